@@ -4,13 +4,14 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from privadmm.errors import LockedError
-from privadmm.privacy.events import DiscreteGaussian, Spent
+from privadmm.privacy.calibration import Adjacency
+from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import connect
 from privadmm.privacy.policy import Budget, Policy
@@ -49,6 +50,18 @@ def pay(path: Path, *rounds: int, job: str = ONE, read: Callable[[], None] = lam
             read()
             with ledger.transaction():
                 ledger.commit(tick, f"in {t}", charges, b"out", b"state %d" % t)
+
+
+def released(
+    path: Path, parties: Sequence[int], rounds: int, ratio: float = 3.0, adjacency: Adjacency = "person"
+) -> None:
+    """A ledger of these parties, each of which released so many times; by default they hold columns."""
+    noise, policy = Gaussian(ratio), Policy(Budget(50.0, 1e-5), adjacency=adjacency)
+    with closing(SqliteLedger(path, parties, policy, "deployment")) as ledger:
+        ledger.reserve(ONE, dict.fromkeys(parties, ((noise, rounds),)))
+        for t in range(rounds):
+            with ledger.turn(), ledger.transaction():
+                ledger.commit(Tick(ONE, t, 0), "in", dict.fromkeys(parties, (noise,)), b"out", b"state")
 
 
 def copied(path: Path, to: str) -> Path:

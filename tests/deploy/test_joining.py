@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from federations import OWN_FILES, Desks, Federated, node_key, own_csv, public_half
 from privadmm.config.file import read
-from privadmm.privacy.meaning import large_epsilon
+from privadmm.privacy.meaning import large_delta, large_epsilon
 from small_runs import Outcome, Place
 
 pytest.importorskip("cryptography")
@@ -111,6 +112,24 @@ def test_a_large_budget_is_warned_of_where_it_becomes_a_policy(place: Place) -> 
     assert joined.err == weak
     assert "weak promise" in place.call("federation", "check", all_of_them.own(0)).out
     assert "weak promise" in place.call("federation", "check", all_of_them.fed).out
+
+
+def test_a_large_delta_is_warned_of_where_it_becomes_a_policy(place: Place) -> None:
+    """Party 0 has 10 records; while nobody said how many there are, 1000 are assumed."""
+    text = re.sub(r"delta = \S+", "delta = 0.1", OWN_FILES)
+    assert "delta = 0.1" in text
+    all_of_them = Organisations(place, text)
+    assert all_of_them.made.err == f"warning: {large_delta(0.1, None)}\n"
+    joined = all_of_them.join(0)
+    assert joined.err == f"warning: {large_delta(0.1, 10)}\n"
+    assert "1/10" in joined.err
+    for folder in (all_of_them.own(0), all_of_them.fed):
+        shown = " ".join(place.call("federation", "check", folder).out.split())
+        assert ("delta = 0.1 is not below 1/10" in shown) is (folder != all_of_them.fed)
+    party = all_of_them.own(0) / "party.toml"
+    party.write_text(party.read_text().replace("delta = 0.1", "delta = 0.2"))
+    amended = all_of_them.call("ledger", all_of_them.own(0), "--amend", "--because", "more is allowed")
+    assert amended.err == f"warning: {large_delta(0.2, 10)}\n"
 
 
 def test_private_keys_never_travel(place: Place) -> None:

@@ -20,15 +20,19 @@ import pytest
 
 from contract_tools import Player, Recorder
 from federations import federated
-from ledgers import NOISE, ONE, POLICY, begin, opened, pay
+from ledgers import NOISE, ONE, POLICY, TWO, begin, opened, pay, released
+from privadmm.cli.views import report as view
 from privadmm.cli.views import steward
 from privadmm.cli.views.runs_of_federation import few
 from privadmm.errors import ConfigError, DataError, DivergedError, InterruptedRunError, LockedError, RefusedError
 from privadmm.privacy import meaning
+from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.anchor import AnchorFile
 from privadmm.privacy.backups import Decision, backup, restore
+from privadmm.privacy.events import Gaussian
 from privadmm.privacy.history import listed
 from privadmm.privacy.ledger import Asked, Tick
+from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.refusals import recording
 from privadmm.privacy.release import Door
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -366,6 +370,62 @@ def test_a_ledger_tells_budget_spent_and_left(tmp_path: Path) -> None:
     page = Page(render(card))
     assert "This is a deployment" in page.first_screen
     assert "What was refused Nothing." in page.text
+
+
+def test_an_epsilon_of_one_party_is_never_told_as_that_of_a_person(tmp_path: Path) -> None:
+    """A person has a row at each party: what all of them release composes, and the page says which is which."""
+    released(tmp_path / "three.sqlite", [0, 1, 2], 4)
+    card = card_of(tmp_path / "three.sqlite")
+    whole = epsilon(((Gaussian(3.0), 12),), 1e-5)
+    assert card.epsilon == pytest.approx(epsilon(((Gaussian(3.0), 4),), 1e-5))
+    assert card.person is not None
+    assert (card.person.parties, card.person.all_parties) == (3, False)
+    assert card.person.epsilon == pytest.approx(whole)
+    assert card.epsilon is not None
+    assert card.epsilon < 3 < whole
+    page, figure = Page(render(card)), f"epsilon = {printed(whole)}"
+    assert "one party's part of a person" in page.first_screen
+    assert figure in page.first_screen
+    assert figure in " ".join(f"{who} {what}" for who, what in card.learners)
+    assert card.epsilon_warning is not None
+    assert f"epsilon = {printed(whole)}" in card.epsilon_warning
+    assert figure in " ".join(view.told(card, {}).split())
+
+
+def test_ledgers_of_parties_that_hold_columns_add_up(tmp_path: Path) -> None:
+    for number in range(3):
+        released(tmp_path / f"party-{number}.sqlite", [number], 4, ratio=3.0 + number)
+    total = epsilon(tuple((Gaussian(3.0 + number), 4) for number in range(3)), 1e-5)
+    person = card_of(tmp_path).person
+    assert person is not None
+    assert person.parties == 3
+    assert person.epsilon == pytest.approx(total)
+    alone = card_of(tmp_path / "party-0.sqlite")
+    first = page_of(tmp_path / "party-0.sqlite").first_screen
+    assert alone.epsilon is not None
+    assert alone.epsilon < total
+    assert "one party's part of a person" in first
+    assert "a person loses more in all" in first
+    assert [what for who, what in alone.learners if who.startswith("Of a person")] == [
+        "more than at one party; not known here"
+    ]
+
+
+def test_what_a_person_lost_is_not_told_once_a_job_failed(tmp_path: Path) -> None:
+    path, noise = tmp_path / "two.sqlite", Gaussian(3.0)
+    released(path, [0, 1], 2)
+    tick, policy = Tick(TWO, 0, 0), Policy(Budget(50.0, 1e-5), adjacency="person")
+    with closing(SqliteLedger(path, [0, 1], policy, "deployment")) as ledger:
+        ledger.reserve(TWO, dict.fromkeys([0, 1], ((noise, 1),)))
+        with ledger.turn():
+            with ledger.transaction():
+                ledger.intend(tick, "in", dict.fromkeys([0, 1], (noise,)))
+            with suppress(LockedError):
+                ledger.fail(tick, "why")
+    card = card_of(path)
+    assert card.person is not None
+    assert card.person.epsilon is None
+    assert "not known" in words.of_person(card.person, card.delta)
 
 
 def test_a_page_never_tells_which_step_failed_nor_why(tmp_path: Path) -> None:

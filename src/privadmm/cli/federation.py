@@ -59,7 +59,7 @@ def init(
     changed = [] if rehearse else [vars(one) for one in differences(asked, read(made.coordinator.job))]
     steps = {"mode": job.run.mode, "changed": changed, **view.commands(made)}
     emit(json.dumps(steps) if as_json else view.instructions(steps))
-    warn(made.weak_promise)
+    warn(made.weak_promise, made.weak_delta)
     if job.run.mode == "simulation" and not rehearse and not as_json:
         typer.echo(view.SIMULATION, err=True)
 
@@ -86,7 +86,7 @@ def ledger(
         raise ConfigError("--amend and --anew need --because, which is kept in the ledger")
     party = amended(directory, because or "") if amend else with_ledger(directory, because if anew else None)
     show(party.ledger, as_json)
-    warn(party.fixed.weak_promise)
+    warn(*party.fixed.warnings(party.party.records))
 
 
 @app.command()

@@ -48,7 +48,7 @@ def join(
     shown = view.joined(made)
     if not as_json:
         emit(view.policy_text(made))
-    warn(made.invitation.policy.weak_promise)
+    warn(shown["epsilon_warning"], shown["delta_warning"])
     if (
         made.party is not None
         and not no_ledger

@@ -97,7 +97,7 @@ def create(
     policy = Policy(budget, per_job, allowed, row_bound, neighbours, label_epsilon, limits, *sums, days)
     new_ledger(file, range(first, first + parties), policy, mode, records, why if anew else None)
     show(file, as_json)
-    warn(policy.weak_promise)
+    warn(*policy.warnings())
 
 
 @app.command()
@@ -151,8 +151,7 @@ def amend(
         opened.settle()
         opened.amend(new := replace(old, budget=budget, **changed), why)
     show(file, as_json)
-    if epsilon is not None:
-        warn(new.weak_promise)
+    warn(new.weak_promise if epsilon is not None else None, new.weak_delta() if delta is not None else None)
     warn(to_follow(file))
 
 

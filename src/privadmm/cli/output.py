@@ -38,10 +38,11 @@ def emit(text: str, otherwise: str = "") -> None:
         raise OutputError(f"the result could not be printed ({error.strerror}){hint}") from None
 
 
-def warn(problem: str | None) -> None:
-    """Print a warning, if there is one, where it does not mix with the result."""
-    if problem is not None:
-        typer.echo(f"warning: {problem}", err=True)
+def warn(*problems: str | None) -> None:
+    """Print warnings, if there are any, where they do not mix with the result."""
+    for problem in problems:
+        if problem is not None:
+            typer.echo(f"warning: {problem}", err=True)
 
 
 def silence(stream: Any) -> None:

@@ -24,7 +24,7 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, tables
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
 from privadmm.privacy.ledger import NOBODY, Asked, Ledger, affordable, payable
-from privadmm.privacy.meaning import large_epsilon
+from privadmm.privacy.meaning import large_delta, large_epsilon
 from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sums import Sums
 
@@ -184,6 +184,17 @@ class Job:
         if total is not None and self.delta is not None and of == "person":
             total, of = together(each, self.delta), "people"
         return large_epsilon(total, of, self.public.label_epsilon)
+
+    def weak_delta(self) -> str | None:
+        """The warning of a delta that promises nothing; None if it is small enough, or nothing is private."""
+        public = self.public
+        if not self.private or not self.delta:
+            return None
+        if public.privacy.adjacency == "column":
+            return large_delta(self.delta, sum(public.columns), "columns")
+        people = bool(public.columns)
+        count = public.dim if people else int(public.sizes.sum())
+        return large_delta(self.delta, count, "people" if people else "records")
 
     @cached_property
     def in_sums(self) -> dict[str, Any]:

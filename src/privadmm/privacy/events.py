@@ -179,6 +179,11 @@ def tables(spent: Spent) -> list[dict[str, Any]]:
     return [{**json.loads(dump(event)), "count": count} for event, count in spent]
 
 
+def untabled(rows: Iterable[Mapping[str, Any]]) -> Spent:
+    """The tally that `tables` made a list of."""
+    return tuple((load(json.dumps({key: row[key] for key in row if key != "count"})), row["count"]) for row in rows)
+
+
 def merge(spent: Spent, more: Spent) -> Spent:
     """Add two tallies. The second may be any list of events with counts."""
     if not spent and len(more) == 1:

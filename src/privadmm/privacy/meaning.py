@@ -6,6 +6,9 @@ may be e^epsilon/(1 + e^epsilon) sure. That is 73 % at epsilon = 1, 88 % at 2, 9
 
 From LARGE = 3 on there is a warning: there a single reading may bring what is often taken for proof, odds of 19
 to 1. All of it follows from public facts. Figures are rounded up, and never to certainty.
+
+A delta of one over the number of records, or more, has a warning too: to publish a record whole with that probability
+keeps it, and that would happen to one of them.
 """
 
 import math
@@ -13,6 +16,7 @@ import math
 from privadmm.privacy.accounting import printed
 
 LARGE = 3.0
+MANY = 1000  # records that people may have where nobody said how many
 FALSELY = 0.05  # how often an accuser may be wrong, in the sentence that explains epsilon
 ONE = {"replace-one": "record", "label": "label", "person": "person's row at one party", "column": "column"}
 ONE["people"] = "person's rows at all parties together"  # where parties hold columns
@@ -66,4 +70,21 @@ def large_epsilon(epsilon: float | None, of: str = "replace-one", label_epsilon:
         f"{named} {'are weak promises' if second else 'is a weak promise'}: somebody who takes a suspicion about one "
         f"{first[0]} for as likely as not may be {first[1]} % sure of it{more} after reading what is released; at "
         f"epsilon = 1 it is {of_hundred(sure(1.0))} %. Choose 1 or less where you can{frontier}"
+    )
+
+
+def large_delta(delta: float, count: int | None, what: str = "records") -> str | None:
+    """The warning, if delta is 1/count or more; where the count is not known, if it is 1/MANY or more."""
+    if delta * (MANY if count is None else count) < 1:
+        return None
+    if count is None:
+        return (
+            f"delta = {delta:g} promises nothing about {math.ceil(1 / delta):,} {what} or more: publishing each as it "
+            "is with probability delta would keep it. Choose a delta well below one over the number of them"
+        )
+    enough = 10.0 ** math.floor(math.log10(0.1 / count))
+    return (
+        f"delta = {delta:g} is not below 1/{count}, one over the number of {what}, and then promises nothing: "
+        f"publishing each as it is with probability delta, about {delta * count:.3g} of {count}, would keep it. "
+        f"Choose delta = {enough:g} or less"
     )

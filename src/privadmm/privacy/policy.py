@@ -1,5 +1,6 @@
 """A party's policy: its budget, and its own decisions about jobs, which hold for all of them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
@@ -7,7 +8,7 @@ from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import HUGE, check_nonnegative, check_positive, check_probability, check_whole
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.limits import Limits
-from privadmm.privacy.meaning import large_epsilon
+from privadmm.privacy.meaning import large_delta, large_epsilon
 from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
 SILENT_DAYS = 7.0
@@ -58,6 +59,34 @@ class Policy:
     def weak_promise(self) -> str | None:
         """The warning of a budget that promises little once it is spent; None if there is none."""
         return large_epsilon(None if self.budget is None else self.budget.epsilon, self.adjacency, self.label_epsilon)
+
+    def weak_delta(self, records: int | None = None) -> str | None:
+        """The warning of a budget whose delta promises nothing about so many records; None if there is none.
+
+        records  of the party, where that is known; people, where it holds columns
+        """
+        if self.budget is None:
+            return None
+        if self.adjacency == "column":
+            return large_delta(self.budget.delta, None, "columns")
+        return large_delta(self.budget.delta, records, "people" if self.adjacency == "person" else "records")
+
+    def warnings(self, records: int | None = None) -> list[str]:
+        """All warnings where somebody decides for this policy."""
+        found = (self.weak_promise, self.weak_delta(records))
+        return [problem for problem in found if problem is not None]
+
+    def weak_total(self, totals: Iterable[float | None], person: float | None = None) -> str | None:
+        """The warning of what was released so far, by party, that leaves little of a promise; None if there is none.
+
+        person  what all these parties released of one person, where each holds columns of everybody
+        """
+        known = [total for total in totals if total is not None]
+        if not known or max(known) <= 0:
+            return None  # nothing was released, or nothing is private, which is told as such
+        if self.adjacency == "person" and person is not None and len(known) > 1:
+            return large_epsilon(person, "people", self.label_epsilon)
+        return large_epsilon(max(known), self.adjacency, self.label_epsilon)
 
     def admit(self, algorithm: str, row_bound: float | None = None) -> None:
         """Refuse a job that the party does not run at all, whatever it costs."""

@@ -13,8 +13,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from privadmm.data.files import finite
 from privadmm.errors import LedgerError
-from privadmm.privacy.accounting import epsilon, printed
+from privadmm.privacy.accounting import epsilon, printed, together
 from privadmm.privacy.anchor import DOUBTED, AnchorFile, lacks
 from privadmm.privacy.events import alone, merge_all
 from privadmm.privacy.ledger_file import (
@@ -124,6 +125,7 @@ class Verification:
     adjacency: str
     behind: str | None = None  # what it lacks of what its anchor knows: it was put back from a copy, and is locked
     receipts: tuple[str, ...] = ()  # the problems with what others received; the rows themselves may fit
+    weak: str | None = None  # the warning of a total that promises little
     unanchored: bool = False  # it had an anchor, which is not beside it: a backup, or moved without it
 
 
@@ -210,8 +212,10 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
                 f"a tail was cut off, or a backup was put back{decided}"
             )
     budget, totals, apart = identity.policy.budget, {}, {}
-    for party in identity.parties:
-        spent = merge_all(account.spent.get(party, ()) for account in accounts.values())
+    spends = {
+        party: merge_all(account.spent.get(party, ()) for account in accounts.values()) for party in identity.parties
+    }
+    for party, spent in spends.items():
         totals[party] = epsilon(spent, budget.delta) if budget else math.inf
         if budget and (by_itself := alone(spent)) is not None:
             apart[party] = epsilon(by_itself, budget.delta)
@@ -220,7 +224,18 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
                 f"party {party} has spent epsilon = {printed(totals[party], '.6g')} of {budget.epsilon:.6g}"
             )
     everything = tuple(problems + receipts)
-    return Verification(len(rows), head, everything, totals, apart, identity.policy.adjacency, receipts=tuple(receipts))
+    policy = identity.policy
+    person = together(list(spends.values()), budget.delta) if budget and policy.adjacency == "person" else None
+    return Verification(
+        len(rows),
+        head,
+        everything,
+        totals,
+        apart,
+        policy.adjacency,
+        receipts=tuple(receipts),
+        weak=policy.weak_total(map(finite, totals.values()), finite(person)),
+    )
 
 
 def _fit(

@@ -1,4 +1,4 @@
-"""How a run ends: with a model and its result, or early, to be resumed."""
+"""End a run: write its model and result or, if it ends early, leave it so that it can be resumed."""
 
 import contextlib
 import time
@@ -15,14 +15,14 @@ from privadmm.engine.loop import Progress
 from privadmm.engine.phases import features
 from privadmm.errors import ClusterError, DivergedError, LedgerError, LockedError, ToleranceError
 from privadmm.optim.losses import link_name
-from privadmm.privacy.accounting import printed
+from privadmm.privacy.accounting import certified, printed
+from privadmm.privacy.events import merge_all, untabled
 from privadmm.privacy.ledger_file import utc_now
 from privadmm.privacy.meaning import large_epsilon
 from privadmm.runs import plots, private_evaluation
 from privadmm.runs.charges import absences
 from privadmm.runs.metrics import Row
 from privadmm.runs.model import Model, notices
-from privadmm.runs.recommend import delta_warning
 from privadmm.runs.rundir import RunDir
 
 # The keys that `train --json` prints, in this order; result.json has more.
@@ -36,7 +36,7 @@ UNMEASURED = {"accuracy_train": None, "accuracy_test": None, "objective": None}
 
 class Undoable(Protocol):
     def give_up(self) -> None:
-        """Close the job in every ledger: what it set aside and did not spend is free again."""
+        """Close the job in every ledger, and free the budget that it reserved and did not spend."""
         ...
 
 
@@ -52,7 +52,7 @@ def resumable(
 ) -> Iterator[Parties]:
     """Open the parties for the rounds of a run. If it ends early, it can be resumed once anything was released.
 
-    Without a release, what was set aside in ledgers is given back and the directory is discarded.
+    If nothing was released, the budget that ledgers reserved is freed and the directory is discarded.
     """
     kept = resume
     try:
@@ -63,7 +63,7 @@ def resumable(
             except BaseException as error:
                 with contextlib.suppress(LedgerError, LockedError, ClusterError):
                     kept = resume or released(parties)
-                    # An abort that records may have caused tells something: what was set aside stays so.
+                    # Records may have caused this abort, so it tells something about them: the budget stays reserved.
                     if not kept and not isinstance(error, ToleranceError | DivergedError):
                         parties.give_up()
                 raise
@@ -78,7 +78,7 @@ def resumable(
 
 @dataclass(frozen=True)
 class Finished:
-    """What a run left behind. `result` is what result.json holds."""
+    """Everything that a finished run wrote. `result` is the content of result.json."""
 
     result: dict[str, Any]
     rows: list[Row]
@@ -92,23 +92,27 @@ class Finished:
 
     @property
     def weak_promise(self) -> str | None:
-        """The warning of what this run and others on its ledger cost together, where that is more than this run."""
+        """Warn that all runs on this ledger together cost a large epsilon; None if they cost no more than this one."""
         own = self.result["epsilon"]
-        total = max((party["epsilon"] or 0.0 for party in self.ledger["parties"]), default=0.0)
-        if own is None or float(printed(total)) <= float(printed(own)):
+        each, of = self.ledger["parties"], self.ledger["adjacency"]
+        total: float | None = max((party["epsilon"] or 0.0 for party in each), default=0.0)
+        if own is None or float(printed(total or 0.0)) <= float(printed(own)):
             return None
-        problem = large_epsilon(total, self.ledger["adjacency"])
+        if of == "person":  # what all parties released of one composes
+            whole = merge_all(untabled(party["events"]) for party in each)
+            total, of = certified(whole, self.ledger["budget"]["delta"]), "people"
+        problem = large_epsilon(total, of)
         return problem and f"together with other jobs of {self.result['ledger']}: {problem}"
 
 
 def model_of(
     job: Job, progress: Progress, frame: Frame, mode: str, map: Map | None = None, pinned: bool = False
 ) -> Model:
-    """The model after these rounds. `map` is that of an earlier job whose moments this one shares."""
+    """Make the model after these rounds. `map` is given if an earlier job released the moments that this one uses."""
     claim = (job.algorithm.name, mode, job.epsilon, job.delta)
-    seen = map or features(progress.memory)
+    used = map or features(progress.memory)
     w, link = frame.arranged(weights(job, progress)), link_name(job.public.loss)
-    return Model(w, frame, *claim, seen, tuple(job.caveats_where(pinned)), job.colluding, link)
+    return Model(w, frame, *claim, used, tuple(job.caveats_where(pinned)), job.colluding, link)
 
 
 def about(job: Job, mode: str, pinned: bool = False) -> dict[str, Any]:
@@ -127,14 +131,14 @@ def about(job: Job, mode: str, pinned: bool = False) -> dict[str, Any]:
 
 
 def shape(job: Job) -> dict[str, Any]:
-    """The public numbers that the job was made of, so that a report can make it again without reading records."""
+    """Public numbers that the job was made of; a report rebuilds the job from them without reading records."""
     public = job.public
     columns = {"columns": list(public.columns)} if public.columns else {}
     return {"records": public.sizes.tolist(), "dim": int(public.dim), **columns}
 
 
 def summed(job: Job, peers: str | None) -> dict[str, Any]:
-    """Fields of a result on secure sums; empty where there are none. One process has no keys, and simulates them."""
+    """Fields of a result about secure sums; empty without them. Without `peers`, one process simulates keys."""
     return {name: {**facts, "roster": peers or "simulated"} for name, facts in job.in_sums.items()}
 
 
@@ -151,12 +155,12 @@ def finish(
     measured: Mapping[str, Any] = UNMEASURED,  # figures of the model on the pooled records, in a simulation
     expected: Mapping[str, Any] | None = None,  # the estimate of what the budget can buy
     reasons: Mapping[int, str] | None = None,  # why each party left, where a coordinator knows
-    peers: str | None = None,  # how parties of secure sums know one another's keys
-    versions: Mapping[str, str] | None = None,  # of the privadmm that each took part with, in a federation
+    peers: str | None = None,  # how parties of secure sums learn one another's keys
+    versions: Mapping[str, str] | None = None,  # each party's version of privadmm, in a federation
     rows: Sequence[Row] | None = None,  # metrics by round, for the plots; None: no plots
     reference: Mapping[str, Any] | None = None,  # result of a non-private run on the same problem, for the plots
 ) -> Finished:
-    """Make the model and the result of a run that has done its rounds, and write them; result.json comes last."""
+    """Make the model and the result of a run after its last round, and write them, result.json last."""
     pinned = peers == "pinned"
     model, released = model_of(job, progress, frame, mode, pinned=pinned), private_evaluation.found(job, progress)
     result = {
@@ -170,7 +174,7 @@ def finish(
         **summed(job, peers),
         **({} if expected is None else {"expected": expected}),
         **({} if (problem := job.weak_promise()) is None else {"epsilon_warning": problem}),
-        **({} if (problem := delta_warning(job)) is None else {"delta_warning": problem}),
+        **({} if (problem := job.weak_delta()) is None else {"delta_warning": problem}),
         **absences(job, progress, reasons),
         **({} if versions is None else {"versions": dict(versions)}),
         "ledger": ledger,

@@ -31,7 +31,6 @@ from privadmm.runs.recommend import (
     LEAST_PARTIES,
     Expected,
     Facts,
-    delta_warning,
     expected_fields,
     recommend,
 )
@@ -41,11 +40,11 @@ from privadmm.runs.regression import of_noise_alone
 
 @dataclass(frozen=True)
 class Shape:
-    """The public numbers that a job is made of. Any of them may be `Undeclared`."""
+    """Public numbers that a job is made of. Any of them may be `Undeclared`."""
 
     sizes: Any  # records of each party
-    dim: Any  # features of a record; of vertical parties, the people
-    columns: Any = ()  # of each vertical party
+    dim: Any  # features of a record; for vertical parties, the number of people
+    columns: Any = ()  # how many each vertical party holds
 
     @property
     def parties(self) -> int:
@@ -53,7 +52,7 @@ class Shape:
 
 
 def with_records(config: Config, count: int | None) -> Config:
-    """The config with --records in place of [parties] records: all that the parties hold, held-out ones too."""
+    """Set [parties] records to --records: all records that the parties hold, including held-out ones."""
     if count is None:
         return config
     table, vertical = config.parties, config.parties.split == "features"
@@ -61,11 +60,11 @@ def with_records(config: Config, count: int | None) -> Config:
         raise ConfigError(f"--records is {count}, and {config.path} has {table.known} parties; each needs one at least")
     sizes = counted(config) if config.data.embedded or table.sizes is not None else None
     if sizes is not None:
-        known, trained = sizes[0] if vertical else sum(sizes), to_train_on(config, count)
-        if trained != known:
+        declared, trained = sizes[0] if vertical else sum(sizes), to_train_on(config, count)
+        if trained != declared:
             raise ConfigError(
-                f"--records is {count}, of which {trained} are trained on, and {config.path} has {known} to train on; "
-                "leave --records out"
+                f"--records is {count}, of which {trained} are trained on, and {config.path} has {declared} to "
+                "train on; leave --records out"
             )
         if config.data.embedded:
             return config
@@ -73,11 +72,11 @@ def with_records(config: Config, count: int | None) -> Config:
 
 
 def shape(config: Config) -> Shape:
-    """The shape that training will have, as far as the config tells."""
+    """Find the shape that training will have, as far as the config tells."""
     sizes: Any = counted(config)
     vertical = config.parties.split == "features"
     if sizes is None:
-        assert config.parties.known is not None  # or `counted` has asked for it
+        assert config.parties.known is not None  # `counted` refuses a config without it
         total = "how many people there are" if vertical else "how many all parties hold together"
         hint = f"; or add records = ..., or give --records, {total}" if vertical or dealt_evenly(config) else ""
         sizes = undeclared.undeclared_sizes(config, config.parties.known, hint)
@@ -93,9 +92,9 @@ def dealt_evenly(config: Config) -> bool:
 
 
 def counted(config: Config) -> tuple[int, ...] | None:
-    """Number of records that each party trains on; None: unknown.
+    """Number of records that each party trains on; None if unknown.
 
-    Records are taken as dealt out where the config deals them out: the number of all says nothing of each elsewhere.
+    The total tells each party's number only if the config deals records out evenly.
     """
     table, vertical = config.parties, config.parties.split == "features"
     sizes = embedded_sizes(config) if config.data.embedded else table.sizes
@@ -113,7 +112,7 @@ def counted(config: Config) -> tuple[int, ...] | None:
             )
     if sizes is not None or table.records is None:
         return sizes
-    assert table.known is not None  # or it was asked for
+    assert table.known is not None  # refused above
     trained = to_train_on(config, table.records)
     if vertical:
         return (trained,) * table.known
@@ -121,7 +120,7 @@ def counted(config: Config) -> tuple[int, ...] | None:
 
 
 def to_train_on(config: Config, records: int) -> int:
-    """How many of the declared records are not held out to measure by."""
+    """How many of the declared records are trained on, and not held out for measuring."""
     return records - (splits.held_out(records, config.data.test_fraction) if config.holds_out else 0)
 
 
@@ -151,7 +150,7 @@ def columns(config: Config) -> Any:
 
 
 def foreseen(config: Config) -> Job:
-    """The job that `train` will run, as far as the config tells."""
+    """Make the job that `train` will run, as far as the config tells."""
     return made(config, shape(config))
 
 
@@ -160,7 +159,7 @@ def made(config: Config, shape: Shape) -> Job:
 
 
 def account(config: Config) -> dict[str, Any]:
-    """The cost of the config for each party, certified and as published."""
+    """Compute what the config costs each party, certified and as its paper claims."""
     if config.run.mode == "deployment":
         check_seed(config)
     job = foreseen(config)
@@ -182,10 +181,9 @@ def account(config: Config) -> dict[str, Any]:
 
 
 def estimates(config: Config, job: Job) -> dict[str, Any]:
-    """What to expect of a job, which charges nobody.
+    """Estimate what to expect of a job. No guarantee rests on these figures.
 
-    Where only the number of all records is declared, and not how they are spread over parties, they are taken as dealt
-    out evenly.
+    If only the number of all records is declared, and not of each party, they are assumed to be dealt out evenly.
     """
     table, assumed = config.parties, dict[str, Any]()
     if isinstance(job.public.sizes, UndeclaredSizes) and table.records is not None:
@@ -197,7 +195,7 @@ def estimates(config: Config, job: Job) -> dict[str, Any]:
 
 
 def outlook(job: Job) -> dict[str, Any]:
-    """The estimate for a private job, or why there is none."""
+    """Estimate the quality of a private job, or say why there is no estimate."""
     if not job.private:
         return {}
     if job.public.columns:
@@ -216,17 +214,17 @@ def outlook(job: Job) -> dict[str, Any]:
 
 
 def of_budget(job: Job) -> dict[str, str]:
-    """The warnings of an epsilon that promises little, and of a delta that promises nothing, as far as facts tell."""
-    found = dict[str, str]()
-    for name, of in (("epsilon_warning", Job.weak_promise), ("delta_warning", delta_warning)):
+    """Warn of an epsilon that promises little and of a delta that promises nothing, if the declared facts tell."""
+    problems = dict[str, str]()
+    for name, of in (("epsilon_warning", Job.weak_promise), ("delta_warning", Job.weak_delta)):
         with contextlib.suppress(UndeclaredError):
             if (problem := of(job)) is not None:
-                found[name] = problem
-    return found
+                problems[name] = problem
+    return problems
 
 
 def of_evaluation(job: Job) -> dict[str, Any]:
-    """How well the private evaluation will know the accuracy, where there is one."""
+    """Estimate how precisely the private evaluation will know the accuracy; empty without one."""
     try:
         foreseen = evaluation_noise.foreseen(job)
     except UndeclaredError as error:
@@ -235,7 +233,7 @@ def of_evaluation(job: Job) -> dict[str, Any]:
 
 
 def with_sums(job: Job) -> Expected | None:
-    """The estimate for the job if its messages were summed securely; None where they are, or cannot be."""
+    """Estimate the job with its messages summed securely; None if they already are, or cannot be."""
     public, target = job.public, job.public.privacy
     if not isinstance(target, Target) or target.sum is not None or public.parties < LEAST_PARTIES:
         return None
@@ -246,7 +244,7 @@ def with_sums(job: Job) -> Expected | None:
 
 
 def widths(config: Config) -> Mapping[Encoding, int]:
-    """The number of encoded features without the intercept, by encoding, if the config alone tells."""
+    """Number of encoded features without the intercept, by encoding; empty if the config does not tell."""
     table = config.data
     declared = adult.SCHEMA if table.source == "embedded:adult" else data_source.schema(config)
     if declared is not None:
@@ -256,7 +254,7 @@ def widths(config: Config) -> Mapping[Encoding, int]:
 
 
 def facts(config: Config, epsilon: float | None = None, delta: float | None = None) -> Facts:
-    """The public facts of a config, for a recommendation; arguments replace what it declares."""
+    """Collect the public facts of a config for a recommendation; arguments replace what it declares."""
     privacy = config.privacy
     if config.parties.split == "features":
         raise ConfigError(f"{config.path}: recommendations are for parties that hold records")
@@ -282,8 +280,8 @@ def facts(config: Config, epsilon: float | None = None, delta: float | None = No
     shares = privacy.party_epsilon if epsilon is None and privacy is not None else None
     limit = delta if delta is not None or privacy is None else privacy.delta
     if (asked is None and shares is None) or limit is None:
-        known = {"epsilon": asked if shares is None else shares, "delta": limit}
-        missing = [name for name, value in known.items() if value is None]
+        given = {"epsilon": asked if shares is None else shares, "delta": limit}
+        missing = [name for name, value in given.items() if value is None]
         keys, options = " and ".join(missing), " and ".join(f"--{name}" for name in missing)
         raise ConfigError(f"{config.path}: there is no [privacy] {keys}; give {options}")
     summed = None if privacy is None else build.summed(privacy)
@@ -292,9 +290,9 @@ def facts(config: Config, epsilon: float | None = None, delta: float | None = No
 
 
 def planned(config: Config, epsilon: float | None, delta: float | None) -> dict[str, Any]:
-    """Plan for this budget: how much noise each release gets, and epsilon of whoever has spent most, after each round.
+    """Plan for this budget: the noise of each release, and after each round epsilon of the party that spent most.
 
-    What is left out of it is the config's.
+    An epsilon or delta of None is the config's.
     """
     if not config.algorithm.parameters.adjacencies:
         raise ConfigError(f"{config.algorithm.name} is not private; there is nothing to plan for")
@@ -328,7 +326,7 @@ def planned(config: Config, epsilon: float | None, delta: float | None) -> dict[
 
 
 def audited(config: Config, trials: int, done: Callable[[int, int], None]) -> dict[str, Any]:
-    """Attack the config's algorithm, and planted bugs; `done(games, of)` is told how far it is."""
+    """Attack the config's algorithm, and planted bugs. Calls `done(games, of)` to report progress."""
     from privadmm.engine.audit import audit
 
     known = shape(config)

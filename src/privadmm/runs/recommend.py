@@ -42,7 +42,7 @@ from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target, gdp_parameter
 from privadmm.privacy.events import Event, Gaussian, Spent
-from privadmm.privacy.meaning import large_epsilon
+from privadmm.privacy.meaning import large_delta, large_epsilon
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.accuracy_lost import Lost, curve
 from privadmm.runs.charges import held_out_by
@@ -199,32 +199,9 @@ def warning(job: Job) -> str | None:
     return too_small(estimate, trained, job.public.parties, asked, target.delta)
 
 
-def delta_warning(job: Job) -> str | None:
-    """The warning before a job whose delta promises nothing; None if it is small enough, or nothing is private."""
-    public = job.public
-    if not job.private or not job.delta:
-        return None
-    if public.privacy.adjacency == "column":
-        return large_delta(job.delta, sum(public.columns), "columns")
-    people = bool(public.columns)
-    return large_delta(job.delta, public.dim if people else int(public.sizes.sum()), "people" if people else "records")
-
-
-def large_delta(delta: float, count: int, what: str = "records") -> str | None:
-    """The warning, if delta is 1/count or more."""
-    if delta * count < 1:
-        return None
-    enough = 10.0 ** math.floor(math.log10(0.1 / count))
-    return (
-        f"delta = {delta:g} is not below 1/{count}, one over the number of {what}, and then promises nothing: "
-        f"publishing each as it is with probability delta, about {delta * count:.3g} of {count}, would keep it. "
-        f"Choose delta = {enough:g} or less"
-    )
-
-
 def warnings_of(job: Job, spends: Sequence[Spent] | None = None) -> list[str]:
     """All warnings before a job, from public facts; `spends` as in `Job.weak_promise`."""
-    found = (warning(job), job.weak_promise(spends), delta_warning(job))
+    found = (warning(job), job.weak_promise(spends), job.weak_delta())
     return [problem for problem in found if problem is not None]
 
 

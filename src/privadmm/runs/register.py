@@ -1,10 +1,10 @@
-"""A register that leaves the house: the ledgers' jobs, refusals and decisions as JSON and as a table, signed.
+"""Write and check a register to give away: the ledgers' jobs, refusals and decisions as JSON and CSV, signed.
 
     NAME.json    {"content": ..., "csv": digest of NAME.csv, "key": public key, "signature": ...}
     NAME.csv     the same for people, a line for each job, refusal and decision
 
-The signature, by a party's node key, is over all of the file and the digest of the table: neither can be changed.
-It says no more than a report's page does: of a failed step it tells neither which one it was nor when.
+A party's node key signs the content and the digest of the table, so neither can be changed unnoticed. The register
+says no more than the page of a report: that a step failed, and neither which step nor when.
 """
 
 import csv
@@ -30,7 +30,7 @@ COLUMNS = (
     *("ledger", "party", "what", "state", "job", "purpose", "requester", "algorithm", "config"),
     *("admitted", "began", "ended", "times", "why", "epsilon_spent", "epsilon_set_aside"),
 )
-# Signs with which a spreadsheet begins to compute: at the start of a cell, or of what another separator makes one.
+# Characters that make a spreadsheet compute, at the start of a cell or behind anything it may take for a separator.
 FORMULA = re.compile(r"""(^|[;,\t"'])(\s*)(?=[=+\-@|%\uff1d\uff0b\uff0d\uff20])""")
 
 
@@ -38,13 +38,13 @@ FIELDS = {"content", "csv", "key", "signature"}
 
 
 def content_of(views: Mapping[str, Json], made: str | None = None) -> dict[str, Any]:
-    """The register of these ledgers; `views` by name, each as `ledger show --json` tells it."""
-    found = [{"ledger": name, **ledger_of(view)} for name, view in views.items()]
-    return {"register": VERSION, "made": made or utc_now(), "privadmm": __version__, "ledgers": found}
+    """Make the content of a register; `views` are the ledgers by name, each as `ledger show --json` prints it."""
+    ledgers = [{"ledger": name, **ledger_of(view)} for name, view in views.items()]
+    return {"register": VERSION, "made": made or utc_now(), "privadmm": __version__, "ledgers": ledgers}
 
 
 def ledger_of(view: Json) -> dict[str, Any]:
-    """One ledger. Where a step failed, how much was spent would tell which one: all of the budget counts."""
+    """Make the entry of one ledger. If a step failed, figures of spending are left out: they tell which step it was."""
     view = public(view)
     hidden = dict.fromkeys(("epsilon_spent", "epsilon_set_aside", "epsilon_left", "releases"))
     keys = ("party", "epsilon_budget", *hidden)
@@ -55,7 +55,7 @@ def ledger_of(view: Json) -> dict[str, Any]:
 
 
 def table_of(content: Json) -> str:
-    """The register as CSV. No cell is taken for a formula by a spreadsheet, and none hides or reverses text."""
+    """Write the register as CSV. Spreadsheets take no cell for a formula, and no cell hides or reverses text."""
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
@@ -76,7 +76,7 @@ def _lines(content: Json) -> Iterator[dict[str, Any]]:
 
 
 def cell(value: object) -> str:
-    """A value for a cell of a table."""
+    """Write a value as the text of a CSV cell, with an apostrophe before what may be a formula."""
     if value is None:
         return ""
     text = visible(value)
@@ -84,9 +84,9 @@ def cell(value: object) -> str:
 
 
 def signable(content: Json, table: str, key: str) -> bytes:
-    """Bytes that the party's key signs: all of the file but the signature."""
-    said = ["privadmm register, version 1", content, table, key]
-    return json.dumps(said, sort_keys=True, allow_nan=False).encode()
+    """Bytes that the party's key signs: everything in the file except the signature."""
+    signed = ["privadmm register, version 1", content, table, key]
+    return json.dumps(signed, sort_keys=True, allow_nan=False).encode()
 
 
 def digest(table: str) -> str:
@@ -94,7 +94,7 @@ def digest(table: str) -> str:
 
 
 def write(out: Path, content: Json, key: Path | None) -> dict[str, Any]:
-    """Write the register and its table beside it, signed if there is a key."""
+    """Write the register and, beside it, its table; signed if there is a key."""
     table = table_of(content)
     signed: dict[str, Any] = {"content": content, "csv": digest(table)}
     if key is not None:
@@ -112,7 +112,7 @@ def written(signed: Json) -> str:
 
 
 def is_register(path: Path) -> bool:
-    """Whether a file is a register and not a ledger, by its first byte."""
+    """Tell by the first byte whether a file is a register and not a ledger."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -120,9 +120,9 @@ def is_register(path: Path) -> bool:
 
 
 def check(path: Path, key: Path | None, ledgers: Sequence[Path] = ()) -> dict[str, Any]:
-    """What does not fit in a register, and who signed it. `key`: the public key that is believed.
+    """Check a register. Returns its facts, its signer and a list of problems.
 
-    `ledgers` are those whose rows it must be of.
+    `key` is the public key that must have signed it, if given. Of each of `ledgers` it must contain a row.
     """
     signed = loaded(path)
     content, problems = signed["content"], list[str]()
@@ -141,10 +141,10 @@ def check(path: Path, key: Path | None, ledgers: Sequence[Path] = ()) -> dict[st
         if not sealed(str(signer).encode(), signable(content, signed["csv"], str(signer)), str(signature)):
             problems.append("its signature does not fit: it was changed since, or another key signed it")
     for ledger in ledgers:
-        heads = [one["head"] for one in content["ledgers"]]
+        heads = [entry["head"] for entry in content["ledgers"]]
         if all(row_with(ledger, head) is None for head in heads):
             problems.append(f"{ledger} has none of the rows with which its ledgers end")
-    names = [one["name"] or one["ledger"] for one in content["ledgers"]]
+    names = [entry["name"] or entry["ledger"] for entry in content["ledgers"]]
     return {
         "file": str(path),
         "ok": not problems,
@@ -153,14 +153,14 @@ def check(path: Path, key: Path | None, ledgers: Sequence[Path] = ()) -> dict[st
         "fingerprint": None if signer is None else fingerprint_of(str(signer)),
         "made": content["made"],
         "ledgers": names,
-        "jobs": sum(len(one["jobs"]) for one in content["ledgers"]),
+        "jobs": sum(len(entry["jobs"]) for entry in content["ledgers"]),
         "table": str(table) if there else None,
         "problems": problems,
     }
 
 
 def loaded(path: Path) -> dict[str, Any]:
-    """The file of a register, with the fields that every one has."""
+    """Read the file of a register, and refuse one that is not exactly as `write` writes it."""
     if path.stat().st_size > LARGEST:
         raise DataError(f"{path}: is larger than {LARGEST:,} bytes, and no register")
     try:
@@ -169,7 +169,7 @@ def loaded(path: Path) -> dict[str, Any]:
         if signed["content"]["register"] != VERSION:
             raise DataError(f"{path}: is a register of another version of privadmm")
         _ = signed["csv"], signed["content"]["made"], table_of(signed["content"])
-        # Whoever reads it by eye sees what was signed: no field beside that, and none twice.
+        # A person who reads the file must see what was signed: no other field, and none twice.
         if text != written(signed) or not set(signed) <= FIELDS:
             raise DataError(f"{path}: is not as it was written; `privadmm ledger register` writes one")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -180,7 +180,7 @@ def loaded(path: Path) -> dict[str, Any]:
 
 
 def same_key(path: Path, signer: str) -> bool:
-    """Whether a file of a public key in OpenSSH's format has this key; comments behind it do not count."""
+    """Tell whether a public key file in OpenSSH's format holds this key; comments do not count."""
     try:
         return path.read_text(encoding="utf-8").split()[:2] == signer.split()[:2]
     except (OSError, UnicodeDecodeError) as error:
@@ -197,7 +197,7 @@ def fingerprint_of(signer: str) -> str | None:
 
 
 def key_of(place: Path) -> Path:
-    """The key to sign with: a file, or the node key of a party's directory."""
+    """Find the key to sign with: `place` is a key file, or a party's directory, which has a node key."""
     if not place.is_dir():
         if not place.is_file():
             raise ConfigError(f"--sign {place}: there is no such file; name a party's directory, or its node key")

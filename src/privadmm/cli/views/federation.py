@@ -33,6 +33,7 @@ def commands(made: Made) -> dict[str, Any]:
             "run": command("run", place.folder),
         },
         "epsilon_warning": made.weak_promise,
+        "delta_warning": made.weak_delta,
         "invitations": [str(path) for path in made.invitations],
         "parties": [
             {"directory": str(party.folder)} | {step: command(step, party.folder) for step in ("check", "node")}

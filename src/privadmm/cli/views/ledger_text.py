@@ -14,6 +14,7 @@ from privadmm.privacy.accounting import printed
 from privadmm.runs.metrics import amount
 from privadmm.runs.report.safe import SHORT, visible
 from privadmm.runs.report.words import NOT_RECORDED, rounded_down
+from privadmm.runs.report.words import parties as names_of
 
 Json = dict[str, Any]
 LATEST = 20  # refusals that are shown; --json has all
@@ -81,6 +82,8 @@ def as_text(ledger: Json) -> str:
         facts += job_facts(ledger, job)
     for label, *figures in standing(ledger["parties"]):
         facts.append((label, figures[0]))
+    facts.append(("a person", whole_person(ledger)))
+    facts.append(("warning", screen.alarm(ledger["epsilon_warning"])))
     facts += refused(ledger)
     return screen.shown(screen.rows([*facts, ("head", ledger["head"])]))
 
@@ -120,6 +123,18 @@ def standing(parties: Sequence[Json]) -> Iterator[tuple[str, str]]:
     told_of = [{**party, "figures": figures(party), "beside": colluded(party)} for party in parties]
     for label, said, beside in screen.alike(told_of, "figures", "beside"):
         yield label, f"{said}{beside}"
+
+
+def whole_person(ledger: Json) -> str | None:
+    """Whose epsilon those of the parties are, where each holds columns of everybody."""
+    if ledger["adjacency"] != "person" or ledger["policy"]["budget"] is None:
+        return None
+    count = len(ledger["parties"])
+    part = "has a row at every party that holds columns: an epsilon above is one party's part"
+    if count == 1:
+        return f"{part}, and what other parties release adds to it"
+    total = shown_cost(ledger["epsilon_of_a_person"])
+    return f"{part}. These {count} parties together: epsilon {total} spent; other parties add to it"
 
 
 def figures(party: Json) -> str:
@@ -175,11 +190,17 @@ def several(folder: Path, ledgers: Sequence[Json]) -> str:
             spent = shown_cost(party["epsilon_spent"], ".4f")
             rows.append([name, who, budget, spent, *rest, str(len(ledger["jobs"])), count])
     columns = ("ledger", "party", "budget", "spent", "aside", "left", "jobs", "refused")
+    weak: dict[str, list[str]] = {}
+    for ledger in ledgers:
+        if ledger["epsilon_warning"] is not None:
+            weak.setdefault(ledger["epsilon_warning"], []).append(str(Path(ledger["file"]).relative_to(folder)))
+    warnings: screen.Facts = [("warning", screen.alarm(f"{names_of(names)}: {why}")) for why, names in weak.items()]
     copies = any(ledger["unanchored"] for ledger in ledgers)
     note = "its anchor is not beside it: a backup, or moved without it, and not the ledger in use"
     return screen.shown(
         screen.table(f"{amount(len(ledgers), 'ledger')}, epsilon", columns, rows, ("ledger", "party")),
         *([screen.rows([("copy", note)])] if copies else []),
+        *([screen.rows(warnings)] if warnings else []),
     )
 
 

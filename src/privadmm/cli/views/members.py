@@ -36,6 +36,7 @@ def joined(made: Joined) -> dict[str, Any]:
         "noted": made.party is None or notable(made.party),
         "secure_sums": facts.secure_sums,
         "epsilon_warning": made.invitation.policy.weak_promise,
+        "delta_warning": made.invitation.policy.weak_delta(None if made.party is None else made.party.party.records),
     }
 
 

@@ -14,7 +14,7 @@ from privadmm.data.files import finite
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import certified, largest_next
 from privadmm.privacy.backups import Restored
-from privadmm.privacy.events import SharedGaussian, Spent, alone, less, merge, tables
+from privadmm.privacy.events import SharedGaussian, Spent, alone, less, merge, merge_all, tables
 from privadmm.privacy.ledger_file import (
     PUT_BACK,
     connect,
@@ -108,6 +108,10 @@ def overview(path: Path) -> Json:
             }
             for party in ledger.ids
         ]
+        person = None
+        if ledger.policy.adjacency == "person":
+            person = merge_all(ledger.spent(party) for party in ledger.ids)
+        of_a_person = None if person is None else certified(person, delta)
         return {
             "file": str(path),
             "name": kept.name,
@@ -127,6 +131,10 @@ def overview(path: Path) -> Json:
             "kept": [draw.as_dict() for draw in ledger.keepsakes()],
             "jobs": jobs,
             "parties": parties,
+            # Where parties hold columns: what these released of one person together, who has a row at each.
+            "released_of_a_person": None if person is None else tables(person),
+            "epsilon_of_a_person": of_a_person,
+            "epsilon_warning": ledger.policy.weak_total((party["epsilon_spent"] for party in parties), of_a_person),
             "refusals": None if kept.refusals is None else [one.as_dict() for one in kept.refusals],
             "decisions": [one.as_dict() for one in kept.decisions],
             # Of a ledger that an earlier version made: what was before is not on record.
@@ -316,6 +324,7 @@ def verification(path: Path, checked: Verification, against: Path | None) -> Jso
         "behind": checked.behind,
         "anchor": not checked.unanchored,
         "adjacency": checked.adjacency,
+        "epsilon_warning": checked.weak,
         "epsilon": {str(party): finite(total) for party, total in checked.epsilon.items()},
         **({"epsilon_if_all_others_collude": apart} if apart else {}),
     }
@@ -341,4 +350,5 @@ def verified(report: Json) -> str:
         totals.append({"party": party, "epsilon": total, "beside": beside})
     for label, total, beside in screen.alike(totals, "epsilon", "beside"):
         facts.append((label, f"epsilon {shown_cost(total)}, {report['adjacency']}{beside}"))
+    facts.append(("warning", screen.alarm(report["epsilon_warning"])))
     return screen.shown(screen.rows([*facts, ("head", report["head"])]))

@@ -30,7 +30,6 @@ from privadmm.deploy.federation.protocol import refused
 from privadmm.errors import ConfigError, RefusedError, show
 from privadmm.params import BAD, Doc, Rule, fields_of
 from privadmm.privacy.limits import Limits
-from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.policy import SILENT_DAYS, Budget, Policy
 from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
@@ -127,7 +126,26 @@ class PolicyTable:
     @property
     def weak_promise(self) -> str | None:
         """The warning of a budget that promises little once it is spent; None if there is none."""
-        return large_epsilon(self.epsilon, self.adjacency, self.label_epsilon)
+        return self.made().weak_promise
+
+    def weak_delta(self, records: int | None = None) -> str | None:
+        """The warning of a delta that promises nothing about so many records; None if there is none."""
+        return self.made().weak_delta(records)
+
+    def made(self, limits: Limits | None = None) -> Policy:
+        """The policy that a ledger fixes when it is made."""
+        return Policy(
+            None if self.epsilon is None else Budget(self.epsilon, self.delta),
+            self.per_job,
+            self.algorithms,
+            self.row_bound,
+            self.adjacency,
+            self.label_epsilon,
+            limits,
+            self.colluding,
+            self.fewest,
+            self.silent_days,
+        )
 
 
 @dataclass(frozen=True)
@@ -187,20 +205,7 @@ class Party:
     @cached_property
     def fixed(self) -> Policy:
         """The policy that its ledger fixes when it is made."""
-        own = self.policy
-        budget = None if own.epsilon is None else Budget(own.epsilon, own.delta)
-        return Policy(
-            budget,
-            own.per_job,
-            own.algorithms,
-            own.row_bound,
-            own.adjacency,
-            own.label_epsilon,
-            self.limits,
-            own.colluding,
-            own.fewest,
-            own.silent_days,
-        )
+        return self.policy.made(self.limits)
 
     def admit(self, config: Config, parties: int) -> None:
         """Refuse, before a record is read, a job that this party does not take part in whatever it costs."""

@@ -49,6 +49,15 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Person:
+    """What a person loses over the messages of vertical parties together: each holds a row of every person."""
+
+    epsilon: float | None  # over these parties, at the card's delta; None: not known
+    parties: int
+    all_parties: bool  # False: others may hold columns of the same people, and their messages are not counted
+
+
+@dataclass(frozen=True)
 class Published:
     """What a paper claims, beside what is certified; `epsilon` None: it claims no figure."""
 
@@ -77,6 +86,7 @@ class Card:
     refusals_at: tuple[str, ...] = ()  # of a run: the ledgers whose reports have them, where it knows them
     register_is_partial: bool = False  # an earlier version kept a ledger, and recorded neither times nor refusals
     vertical: bool = False  # parties hold columns of the same people
+    person: Person | None = None  # where `epsilon` is one party's part of a person
     epsilon_warning: str | None = None  # that an epsilon promises little, which is also the first notice
     notices: tuple[str, ...] = ()
     jobs: tuple[Mapping[str, Any], ...] = ()  # of ledgers

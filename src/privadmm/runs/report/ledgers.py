@@ -11,11 +11,12 @@ from typing import Any
 
 from privadmm.engine.guarantees import AWAY, BARE, CLEAR, summed
 from privadmm.errors import ConfigError
-from privadmm.privacy.accounting import printed
+from privadmm.privacy.accounting import certified, printed
+from privadmm.privacy.events import merge_all, untabled
 from privadmm.privacy.ledger_file import extent_of, row_with
 from privadmm.privacy.meaning import ONE, large_epsilon
 from privadmm.runs.report import words
-from privadmm.runs.report.card import Budget, Card, Holder, Request
+from privadmm.runs.report.card import Budget, Card, Holder, Person, Request
 from privadmm.runs.report.charts import Chart, Spread
 
 Json = Mapping[str, Any]
@@ -46,7 +47,10 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
     total, delta = (max(total or 0.0 for total in spent), max(deltas)) if private else (None, None)
     adjacency, first = (views[0]["adjacency"] if private else None), views[0]
     randomised = max((label for view in views if (label := view["policy"]["label_epsilon"]) is not None), default=None)
+    person = in_all(views, delta) if adjacency == "person" else None
     weak = large_epsilon(total, first["adjacency"], randomised)
+    if person is not None and person.parties > 1 and person.epsilon is not None:
+        weak = large_epsilon(person.epsilon, "people", randomised)
     jobs = [{"ledger": name, **told(job)} for name, view in found.items() for job in view["jobs"]]
     refused = [row for name, view in found.items() for row in refusals(name if len(found) > 1 else "", view)]
     again = "" if not copies else f"; copies of ledgers are not counted again: {', '.join(sorted(copies))}"
@@ -61,10 +65,11 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
         adjacency=adjacency,
         epsilon=total,
         delta=delta,
-        learners=tuple(learners(views, budgets, total, delta)),
+        learners=tuple(learners(views, budgets, total, delta, person)),
         budgets=tuple(budgets),
         refusals=tuple(refused) if all(view["refusals"] is not None for view in views) else None,
         vertical=first["adjacency"] in ("person", "column"),
+        person=person,
         epsilon_warning=weak,
         notices=(*([] if weak is None else [weak]), *notices(everything, private, copies)),
         jobs=tuple(jobs),
@@ -124,6 +129,15 @@ def spending(name: str, view: Json) -> list[Budget]:
     return rows
 
 
+def in_all(views: Sequence[Json], delta: float | None) -> Person:
+    """What a person loses at all parties of these ledgers together; others may hold columns of the same people."""
+    released = [view["released_of_a_person"] for view in views]
+    total = None
+    if None not in released:
+        total = certified(merge_all(map(untabled, released)), delta)
+    return Person(total, sum(len(view["parties"]) for view in views), all_parties=False)
+
+
 def failed(view: Json) -> bool:
     """Whether a step failed after records were read, ever."""
     return any(job["state"] == "failed" for job in view["jobs"])
@@ -143,7 +157,15 @@ def public(view: Json) -> Json:
     decided = [row | {"at": None} for row in view["decisions"]]
     unnumbered = {key: [row | {"row": None} for row in view[key]] for key in ("policies", "restored")}
     known = None if view["refusals"] is None else refused
-    return {**view, **unnumbered, "refusals": known, "decisions": decided, "jobs": [told(job) for job in view["jobs"]]}
+    return {
+        **view,
+        **unnumbered,
+        "released_of_a_person": None,
+        "epsilon_of_a_person": None,
+        "refusals": known,
+        "decisions": decided,
+        "jobs": [told(job) for job in view["jobs"]],
+    }
 
 
 def told(job: Json) -> dict[str, Any]:
@@ -166,7 +188,11 @@ def refusals(name: str, view: Json) -> list[dict[str, Any]]:
 
 
 def learners(
-    views: Sequence[Json], budgets: Sequence[Budget], total: float | None, delta: float | None
+    views: Sequence[Json],
+    budgets: Sequence[Budget],
+    total: float | None,
+    delta: float | None,
+    person: Person | None,
 ) -> list[list[str]]:
     """Who learns what from all that these ledgers count."""
     labels = [view["policy"]["label_epsilon"] for view in views]
@@ -179,6 +205,8 @@ def learners(
         ["The party's own server: label", AWAY if adjacency in ("person", "column") else own],
         [f"All others who read every message of all jobs: one {ONE[adjacency]}", others],
     ]
+    if person is not None:
+        rows.append(["Of a person, over the messages of all parties together", words.whole_person(person, delta)])
     if adjacency == "label":
         rows.append(["All others who read every message of all jobs: features", BARE])
     apart = [row.if_all_others_collude for row in budgets if row.if_all_others_collude is not None]

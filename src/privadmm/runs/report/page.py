@@ -101,8 +101,14 @@ def promise(card: Card) -> str:
     if card.epsilon is None or card.delta is None:
         return f'<div class="promise"><p class="figure">No guarantee</p>{paragraph(said)}</div>\n'
     figure = f"epsilon {printed(card.epsilon)}, delta {printed(card.delta)}"
-    more = paragraph(words.notation(card.epsilon, card.delta), "muted")
-    return f'<div class="promise"><p class="figure">{safe(figure)}</p>{paragraph(said)}{more}</div>\n'
+    whole = ""
+    if card.person is not None:
+        figure, whole = (
+            f"{figure}, of one party's part of a person",
+            paragraph(words.of_person(card.person, card.delta)),
+        )
+    more = paragraph(words.notation(card.epsilon, card.delta, card.adjacency), "muted")
+    return f'<div class="promise"><p class="figure">{safe(figure)}</p>{whole}{paragraph(said)}{more}</div>\n'
 
 
 def learners(card: Card) -> str:

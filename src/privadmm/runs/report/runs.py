@@ -22,7 +22,7 @@ from privadmm.errors import ConfigError, DataError, PrivadmmError
 from privadmm.runs import metrics, preview
 from privadmm.runs.model import Model
 from privadmm.runs.report import declared, ledgers, pictures, words
-from privadmm.runs.report.card import Budget, Card, Holder, Published, Request
+from privadmm.runs.report.card import Budget, Card, Holder, Person, Published, Request
 from privadmm.runs.rundir import RunDir
 
 Json = Mapping[str, Any]
@@ -191,6 +191,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         refusals_at=tuple(ledger_paths(run)),
         register_is_partial=any(view["register_is_partial"] for view in views),
         vertical=run.shape is not None and bool(run.shape.columns),
+        person=in_all(run, epsilon, adversaries, people),
         epsilon_warning=weak,
         notices=(*([] if weak is None else [weak]), *notices(run, views)),
         jobs=tuple(ledgers.told(job) for view in views for job in view["jobs"]),
@@ -204,6 +205,13 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         commands=tuple(commands(run)),
         versions=(*Card.versions, *((who, version) for who, version in versions(run))),
     )
+
+
+def in_all(run: Run, epsilon: float | None, adversaries: Json, people: Json) -> Person | None:
+    """What a person loses at all parties together, where `epsilon` is one party's part of it."""
+    if epsilon is None or adversaries.get("adjacency") != "person":
+        return None
+    return Person(people.get("per_person"), len(holders(run)), all_parties=True)
 
 
 def status(run: Run, views: Sequence[Json]) -> str:

@@ -11,6 +11,7 @@ from privadmm.engine.guarantees import AWAY, so_many
 from privadmm.errors import apart
 from privadmm.privacy.accounting import printed
 from privadmm.privacy.meaning import FALSELY, ONE, large_epsilon, of_hundred, power
+from privadmm.runs.report.card import Person
 from privadmm.runs.report.safe import SHORT, visible
 
 NOT_RECORDED = "not recorded"
@@ -77,14 +78,40 @@ def weak(epsilon: float | None, views: Mapping[str, Any], people: Mapping[str, A
     return large_epsilon(epsilon, views.get("adjacency") or "replace-one", randomised)
 
 
-def notation(epsilon: float, delta: float) -> str:
+def notation(epsilon: float, delta: float, adjacency: str | None) -> str:
     """The same in the usual notation."""
-    most = math.exp(min(epsilon, 700.0))
+    one, most = ONE[adjacency or "replace-one"], math.exp(min(epsilon, 700.0))
     factor = f"{math.ceil(most):,}" if 1e3 <= most < 1e6 else printed(most, ".3g")
     odds = f" (one in {math.floor((1 + 1e-9) / delta):,})" if delta else ""  # 1 / 1e-5 is a little below 100,000
     return (
-        f"epsilon = {printed(epsilon)} at delta = {printed(delta)}: one record changes the probability of any outcome "
+        f"epsilon = {printed(epsilon)} at delta = {printed(delta)}: one {one} changes the probability of any outcome "
         f"by a factor of at most {factor}, plus {printed(delta)}{odds}."
+    )
+
+
+def of_person(person: Person, delta: float | None) -> str:
+    """What a person loses in all, where the epsilon of a page is one party's part of it."""
+    others = "Parties whose ledgers are not here and that hold columns of the same people add to it."
+    part = "The epsilon above is one party's part of a person, who has a row at every party that holds columns."
+    if person.parties == 1 and not person.all_parties:
+        return (
+            f"{part} What the others release of the same person is not counted here, and a person loses more in all: "
+            "the report of the run, or of a folder with the ledgers of all parties, has that figure."
+        )
+    whose = f"{'all' if person.all_parties else 'the'} {person.parties} parties{'' if person.all_parties else ' here'}"
+    if person.epsilon is None or delta is None:
+        return f"{part} What a person loses over the messages of {whose} together is more, and not known."
+    total = f"epsilon = {printed(person.epsilon)} at delta = {printed(delta)}"
+    more = "" if person.all_parties else f" {others}"
+    return f"{part} Over the messages of {whose} together a person loses {total}.{more}"
+
+
+def whole_person(person: Person, delta: float | None) -> str:
+    """The cell of a person's total in the table of who learns what."""
+    if person.epsilon is None or delta is None or (person.parties == 1 and not person.all_parties):
+        return "more than at one party; not known here"
+    return f"{guarantee({'epsilon': person.epsilon, 'delta': delta})}" + (
+        "" if person.all_parties else f", of the {person.parties} parties here; other parties add to it"
     )
 
 

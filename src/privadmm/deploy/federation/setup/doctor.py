@@ -1,7 +1,7 @@
 """`privadmm federation check`: what is wrong with a party's or a coordinator's directory, before anybody is asked."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from privadmm.algorithms.evaluation_noise import accuracy_words, foreseen
@@ -99,8 +99,8 @@ def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
 
 def policy(party: Party) -> str:
     said = f"party {party.number}, {party.policy.mode}, {', '.join(party.policy.algorithms)}"
-    if (weak := party.policy.weak_promise) is not None:
-        raise Noted(f"{said}; {weak}")
+    if weak := party.fixed.warnings(party.party.records):
+        raise Noted("; ".join([said, *weak]))
     return said
 
 
@@ -272,8 +272,11 @@ def proposed(place: Coordinator) -> str:
     said = "; ".join(
         [said, *([] if capped is None else [capped]), *evaluation_of(job), *job.caveats_where(pinned=True)]
     )
-    if (weak := job.weak_promise()) is not None:
-        raise Noted(f"{said}; {weak}")
+    weak = [job.weak_promise()]
+    with suppress(UndeclaredError):  # until parties say how many records they have
+        weak.append(job.weak_delta())
+    if any(weak):
+        raise Noted("; ".join([said, *filter(None, weak)]))
     return said
 
 

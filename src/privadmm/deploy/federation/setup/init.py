@@ -18,13 +18,14 @@ import numpy as np
 
 from privadmm.config import build, build_columns, build_rows, data_source
 from privadmm.config.file import Config, check_seed
+from privadmm.config.undeclared import UndeclaredError
 from privadmm.data import splits
 from privadmm.data.files import write_text
 from privadmm.data.readers import Records
 from privadmm.deploy.federation.hub import label_holder
 from privadmm.deploy.federation.keys import make_authority
 from privadmm.deploy.federation.layout import FLOWER, Coordinator, dialled, listened
-from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.party import Party, PolicyTable
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of, written
 from privadmm.deploy.federation.setup import kit
 from privadmm.deploy.federation.setup.joining import (
@@ -39,6 +40,7 @@ from privadmm.deploy.federation.setup.joining import (
     write_peers,
 )
 from privadmm.deploy.federation.setup.pinning import look, pin
+from privadmm.engine.job import Job
 from privadmm.errors import ConfigError
 
 LABELS = "labels.csv"  # the coordinator's labels, where parties hold columns
@@ -81,6 +83,15 @@ class Made:
     parties: list[Party]
     invitations: list[Path]
     weak_promise: str | None = None  # the warning of a proposed budget, or of the job, that promises little
+    weak_delta: str | None = None  # the warning of a delta that promises nothing
+
+
+def weak_delta(job: Job, policy: PolicyTable) -> str | None:
+    """The warning of a delta that promises nothing about the job's records, or, while nobody said how many, of many."""
+    try:
+        return job.weak_delta()
+    except UndeclaredError:
+        return policy.weak_delta()
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,8 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool, lis
     ]
     write_peers(place)
     kit.for_coordinator(place)
-    return Made(place, rehearsed(place, shares, invitations) if rehearse else [], invitations, weak)
+    parties = rehearsed(place, shares, invitations) if rehearse else []
+    return Made(place, parties, invitations, weak, weak_delta(asked, largest))
 
 
 def settle(place: Coordinator, host: str, port: int, listen: str) -> None:

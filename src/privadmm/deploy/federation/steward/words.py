@@ -277,8 +277,9 @@ def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str
     if party.policy.mode == "simulation":
         yield "beware", "this directory is set up for a test: noise comes from a seed, and protects nobody"
     own = large_epsilon(facts["epsilon"], party.policy.adjacency, party.policy.label_epsilon)
-    if (problem := job.weak_promise() if job.public.columns else own) is not None:
-        yield "beware", problem
+    for problem in (job.weak_promise() if job.public.columns else own, job.weak_delta()):
+        if problem is not None:
+            yield "beware", problem
     for caveat in job.caveats_where(pinned=True):
         yield "beware", plain(caveat)
     yield "how rows count", bounds(party, config)

@@ -1,9 +1,9 @@
-"""What noise cost on Adult: points of accuracy lost, by noise-to-signal. Adult's figures, and nobody else's data.
+"""Points of accuracy that noise cost on Adult, by noise-to-signal. Other data may lose more or less.
 
-benchmarks/accuracy_lost.py trained the recommended method on the embedded records at many noises, and wrote FILE. At
-one noise several ways to have it (parties, records, who adds it) lose different amounts: hence a mean, the least and
-the most of them. Between measured noises the figures are interpolated, over the logarithm of the noise; beyond them the
-last one stands, and `measured` is False.
+benchmarks/accuracy_lost.py trained the recommended method on the embedded records at many noise levels, and wrote FILE.
+Settings with the same noise (other parties, records, or who adds it) lose different amounts, so each level has a mean,
+a least and a most. Between measured levels the figures are interpolated over the logarithm of the noise; beyond them
+the nearest level counts, and `measured` is False.
 """
 
 import json
@@ -20,12 +20,12 @@ COMMAND = "python benchmarks/accuracy_lost.py --run"
 
 @dataclass(frozen=True)
 class Lost:
-    """Points of test accuracy that Adult lost at a noise: the mean of all ways to have it, the least, the most."""
+    """Points of test accuracy that Adult lost at a noise level: mean, least and most over settings with that noise."""
 
     mean: float
     low: float
     high: float
-    measured: bool = True  # False: the noise lies beyond all that were measured, and these are the nearest one's
+    measured: bool = True  # False: the noise lies beyond all measured levels, and these are the figures of the nearest
 
     @property
     def table(self) -> dict[str, Any]:
@@ -34,28 +34,28 @@ class Lost:
 
 @dataclass(frozen=True)
 class Curve:
-    """The measured noises, and what was lost at each."""
+    """The measured noise levels, and the points lost at each."""
 
-    signal: float  # for which noise-to-signal is meant
+    signal: float  # the signal by which noise_to_signal is divided
     noise_to_signal: tuple[float, ...]
     mean: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    majority: float  # points that always the more frequent class loses
+    majority: float  # points lost by always naming the more frequent class
 
     def at(self, noise_to_signal: float, signal: float) -> Lost:
-        """What Adult lost at the same noise. `signal` is what this noise was divided by; Adult's loss is not."""
+        """Look up what Adult lost at the same noise. `signal` is what this ratio was divided by; Adult has its own."""
         ratio = noise_to_signal * (signal / self.signal) ** 2
         first, last = self.noise_to_signal[0], self.noise_to_signal[-1]
         place, places = np.log(np.clip(ratio, first, last)), np.log(self.noise_to_signal)
         mean, low, high = (float(np.interp(place, places, values)) for values in (self.mean, self.low, self.high))
-        # A noise that is an end of the table up to rounding was measured.
+        # An end of the table counts as measured, also up to rounding.
         return Lost(mean, low, high, measured=first / (1 + 1e-9) <= ratio <= last * (1 + 1e-9))
 
 
 @cache
 def curve() -> Curve:
-    """The curve that the package holds."""
+    """Read the curve that comes with the package."""
     held = json.loads(files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
     lines = held["lines"]
     columns = {name: tuple(line[name] for line in lines) for name in ("noise_to_signal", "mean", "low", "high")}

@@ -1,4 +1,4 @@
-"""An axis of a chart: where numbers go, and which of them are written beside it. All charts are drawn on these."""
+"""An axis of a chart: it places numbers, and chooses those that are written beside it. All charts use it."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class Axis:
 
     @classmethod
     def around(cls, values: Sequence[float], start: float, end: float, log: bool, zero: bool) -> "Axis":
-        """An axis with a little room beyond these values."""
+        """Make an axis with a little room beyond these values."""
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         if log:
             room = (high / low) ** 0.05 if high > low else 2.0
@@ -36,9 +36,9 @@ class Axis:
     def rounded(
         cls, values: Sequence[float], start: float, end: float, log: bool = False, ends: bool = False
     ) -> "Axis":
-        """An axis that ends at round numbers below and above all values; from 0 on, if they come near it.
+        """Make an axis that ends at round numbers below and above all values, and begins at 0 if they come near it.
 
-        `ends`: at the last value, where nothing can be beyond it, as there is no round beyond the last.
+        With `ends` it ends at the largest value itself, beyond which there is nothing, such as the last round.
         """
         low, high = min(values), max(values)
         if log:
@@ -58,15 +58,15 @@ class Axis:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, most: int, whole: bool = False) -> list[float]:
-        """Round numbers along the axis, about `most`; `whole` ones if that is asked."""
+        """About `most` round numbers along the axis; only whole ones with `whole`."""
         if self.log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
             if last - first >= 2:
                 return [10.0**power for power in range(first, last + 1, -(-(last - first) // most))]
-            found = [m * 10.0**power for power in range(first - 1, last + 1) for m in (1, 2, 5)]
-            found = [value for value in found if self.low <= value <= self.high]
-            if len(found) >= 2:
-                return found
+            marks = [m * 10.0**power for power in range(first - 1, last + 1) for m in (1, 2, 5)]
+            marks = [value for value in marks if self.low <= value <= self.high]
+            if len(marks) >= 2:
+                return marks
         step = step_of(self.low, self.high, most)
         step = max(1.0, step) if whole else step
         first, last = math.ceil(self.low / step), math.floor(self.high / step)
@@ -74,6 +74,6 @@ class Axis:
 
 
 def step_of(low: float, high: float, most: int = MOST) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten of which at most this many make the span."""
+    """Smallest step, 1, 2 or 5 times a power of ten, of which at most `most` fit between `low` and `high`."""
     size = 10.0 ** math.floor(math.log10((high - low) / most))
     return next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) <= most)

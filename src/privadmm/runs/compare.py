@@ -1,6 +1,6 @@
 """Compare several configs at one budget: each method certified, and with its paper's own noise.
 
-A paper's noise is set so that the paper's own claim is the budget; what it is certified to cost stands beside it.
+A paper's noise is set so that the paper's own claim equals the budget; its certified cost is reported beside it.
 Every line is the mean over noise seeds on one split of the same records.
 """
 
@@ -27,7 +27,7 @@ from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs import metrics
 from privadmm.runs.recommend import LEAST_PARTIES
 
-KNOBS = ("round_epsilon", "alpha", "V")  # by which a paper's noise is set
+KNOBS = ("round_epsilon", "alpha", "V")  # parameters that set a paper's noise
 Budget = tuple[float, float]  # epsilon and delta of the whole run
 
 
@@ -41,7 +41,7 @@ def compare(
 ) -> dict[str, Any]:
     """Make a table for each epsilon: every config with that budget in place of its own, best first.
 
-    What is None is the files' own. Where no method is private, there is one table, and its epsilon is None.
+    An argument of None is taken from the files. If no method is private, there is one table, and its epsilon is None.
     """
     budgets = budgets_of(configs, epsilons, delta)
     for budget in budgets:
@@ -81,7 +81,7 @@ def compare(
             "calibration": calibration,
             "epsilon_certified": job.epsilon if isinstance(job, Job) else None,
             "epsilon_published": claim_of(job) if isinstance(job, Job) else None,
-            # Of secure sums, whose certificate is computational: how many parties may collude.
+            # How many parties may collude in secure sums, whose certificate is computational.
             "colluding": job.sums.colluding if isinstance(job, Job) and job.sums else None,
             "accuracy": float(accuracies.mean()) if runs else None,
             "standard_error": float(accuracies.std(ddof=1) / math.sqrt(runs)) if runs > 1 else None,
@@ -101,7 +101,7 @@ def compare(
 def budgets_of(
     configs: Sequence[Config], epsilons: Sequence[float] | None, delta: float | None
 ) -> Sequence[Budget | None]:
-    """The budgets to compare at, each with a table of its own; None where no method can be private."""
+    """Budgets to compare at, each with a table of its own; a single None if no method can be private."""
     private = [config for config in configs if config.algorithm.parameters.adjacencies]
     if not private:
         return [None]
@@ -110,7 +110,7 @@ def budgets_of(
 
 
 def shared(configs: Sequence[Config], key: Literal["epsilon", "delta"]) -> float:
-    """The one value that all files have for this key of [privacy]; refused where one has none, or another one."""
+    """Value of this key of [privacy] that all files share. Refuses files without it, or with different values."""
     values = list[float]()
     for config in configs:
         value: float | None = None if config.privacy is None else getattr(config.privacy, key)
@@ -126,7 +126,7 @@ def shared(configs: Sequence[Config], key: Literal["epsilon", "delta"]) -> float
 
 
 def with_parties(config: Config, count: int | None) -> Config:
-    """The config with this many parties of equal size, each with as many edges as before."""
+    """Give the config this many parties of equal size, each with as many edges as before."""
     if count is None:
         return config
     before, edges = config.parties.known or count, config.graph.edges
@@ -137,7 +137,7 @@ def with_parties(config: Config, count: int | None) -> Config:
 
 
 def prepare(configs: Sequence[Config]) -> list[Prepared]:
-    """Load the records of every config; those that split alike share one copy."""
+    """Load the records of every config; configs that split them alike share one copy."""
     loaded: list[Prepared] = []
     for number, config in enumerate(configs):
         if split_of(config) != split_of(configs[0]):
@@ -158,22 +158,23 @@ def prepare(configs: Sequence[Config]) -> list[Prepared]:
 
 def split_of(config: Config) -> tuple[Any, ...]:
     table = config.data
-    source = table.source if table.embedded else config.resolve(table.source).resolve()  # however it is spelt
+    # Two spellings of a path are one file.
+    source = table.source if table.embedded else config.resolve(table.source).resolve()
     return source, table.test_fraction, table.split_seed
 
 
 def held(config: Config) -> tuple[Any, ...]:
-    """What decides who holds which records."""
+    """Settings that decide which party holds which records, and how they are scaled."""
     return config.parties, config.data, scaling(config), config.randomises
 
 
 def variants(
     config: Config, prepared: Prepared, budget: Budget | None, published: bool
 ) -> Iterator[tuple[str, Job | str]]:
-    """The certified job of a config at this budget, and one for each of its paper's own calibrations.
+    """Make the certified job of a config at this budget, and one for each of its paper's own calibrations.
 
-    Where messages can be summed securely, there is one with and one without. In place of a job that cannot be made
-    stands the reason.
+    If messages can be summed securely, there is a certified job with and one without secure sums. For a job that cannot
+    be made, yields the reason in its place.
     """
     algorithm: Algorithm = config.algorithm.parameters
     if budget is None or not algorithm.adjacencies:
@@ -191,7 +192,7 @@ def variants(
     alone = replace(asked, sum="local", colluding=None, fewest=None)
     try:
         yield "certified", job_of(replace(config, privacy=alone), prepared, certified)
-    except RefusedError as error:  # no noise reaches this budget, and others may
+    except RefusedError as error:  # no noise reaches this budget; other variants may
         yield "certified", str(error)
     could = unsummable(certified) is None and len(prepared.train.sizes) >= LEAST_PARTIES
     if asked.sum == "secure" or could:
@@ -217,7 +218,7 @@ def job_of(config: Config, prepared: Prepared, algorithm: Algorithm) -> Job:
 
 
 def claim_of(job: Job) -> float | None:
-    """Epsilon of the whole run that the paper claims; where it claims one for a round, rounds are added up."""
+    """Epsilon that the paper claims for the whole run; claims for one round are added up over rounds."""
     claim = job.published
     if claim is None or claim.epsilon is None:
         return None
@@ -233,25 +234,25 @@ def claiming(
         chosen = replace(algorithm, calibration=calibration, **{knob: value})  # type: ignore[type-var]
         return job_of(config, prepared, chosen)
 
-    def says(value: float) -> float:
+    def claimed(value: float) -> float:
         claim = claim_of(at(value))
         if claim is None:
             raise ConfigError(f"the paper of {algorithm.name} claims no figure for this noise")
         return claim
 
     low, high = 1e-9, 1e-9
-    if (least := says(low)) > total:
+    if (least := claimed(low)) > total:
         raise ConfigError(f"the paper's claim is {least:.4g} or more whatever the noise: no alpha makes it {total:g}")
-    while says(high) < total and high < 1e9:
+    while claimed(high) < total and high < 1e9:
         low, high = high, 4 * high
     while high > (1 + 1e-9) * low:
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if says(middle) <= total else (low, middle)
+        low, high = (middle, high) if claimed(middle) <= total else (low, middle)
     return at(low)
 
 
 def accuracy(job: Job, prepared: Prepared, seed: int) -> float:
-    """Train with this noise seed; the accuracy of the final model on the held-out records."""
+    """Train with this noise seed. Returns the accuracy of the final model on the held-out records."""
     progress = train(job, cluster(job, prepared.train, Simulation(seed)))
     assert prepared.test is not None
     seen = metrics.through(prepared.test, features(progress.memory))

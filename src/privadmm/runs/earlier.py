@@ -1,7 +1,7 @@
-"""What a coordinator knows of its earlier runs, and tells every party when another one begins.
+"""Collect what a coordinator tells every party about earlier runs when another run begins.
 
-The last receipt of each run lets a party notice that its ledger was put back from a backup. The jobs that are over let
-a party that was away when they ended free what it had set aside.
+By the last receipt of each run a party notices that its ledger was restored from an old backup. By the list of ended
+jobs, a party that was away when they ended frees the budget that it had reserved for them.
 """
 
 import json
@@ -16,8 +16,8 @@ from privadmm.runs.rundir import RunDir, signed_receipts
 
 
 def earlier(place: Coordinator, tell: Callable[[str], None]) -> Earlier:
-    """Read all run directories of a coordinator; one that is damaged is told, and left out."""
-    found: dict[int, list[tuple[Receipt, str]]] = defaultdict(list)
+    """Read all run directories of a coordinator. Report a damaged one by `tell`, and leave it out."""
+    receipts: dict[int, list[tuple[Receipt, str]]] = defaultdict(list)
     ended = dict.fromkeys(ended_jobs(place.ended))
     for path in sorted(place.runs.rglob("job.json"), key=lambda path: path.stat().st_mtime_ns):
         run = RunDir(path.parent)
@@ -31,8 +31,8 @@ def earlier(place: Coordinator, tell: Callable[[str], None]) -> Earlier:
         for receipt, party, signature in signed:
             if signature and (party not in last or receipt[1:3] >= last[party][0][1:3]):
                 last[party] = (receipt, signature)
-        for party, one in last.items():
-            found[party].append(one)
+        for party, signed_receipt in last.items():
+            receipts[party].append(signed_receipt)
         if run.result.exists():
             ended[job] = None
-    return Earlier(found, list(ended))
+    return Earlier(receipts, list(ended))

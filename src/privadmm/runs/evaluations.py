@@ -1,4 +1,4 @@
-"""What a simulation may measure of its model at the end: on held-out records if there are any, overall and by party."""
+"""Measure a simulation's final model: on held-out records if there are any, overall and by party."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,36 +23,36 @@ HELD_OUT, TRAINED_ON = "held-out records", "the training records"
 
 
 def measurable(config: Config, prepared: Prepared) -> Prepared:
-    """The records to train on and to measure by; a simulation measures by those that a private evaluation holds out."""
+    """Choose the records to measure on: if a private evaluation holds records out, a simulation measures on those."""
     if not config.evaluates or config.run.mode != "simulation":
         return prepared
     train, held = parted(prepared.shards, config.evaluation.held_out, config.evaluation.seed)
     return replace(prepared, held=train, test=held)
 
 
-def exact(config: Config, job: Job, progress: Progress, known: Prepared) -> dict[str, Any] | None:
-    """The figures of a simulation's model."""
-    data = known.train if known.test is None else known.test
-    which = TRAINED_ON if known.test is None else HELD_OUT
+def exact(config: Config, job: Job, progress: Progress, prepared: Prepared) -> dict[str, Any] | None:
+    """Evaluate a simulation's model on the held-out records, or on those it was trained on if there are none."""
+    data = prepared.train if prepared.test is None else prepared.test
+    which = TRAINED_ON if prepared.test is None else HELD_OUT
     return of_model(config, data, features(progress.memory), weights(job, progress), which)
 
 
 def of_model(config: Config, data: Data, map: Map | None, w: Any, which: str) -> dict[str, Any] | None:
-    """The figures of a model on these records; None if it has run away."""
+    """Evaluate a model on these records; None if its weights or scores are not finite."""
     if not np.isfinite(w).all():
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.ravel(scores(through(data, map), w))
-    if not np.isfinite(found).all():
+        predicted = np.ravel(scores(through(data, map), w))
+    if not np.isfinite(predicted).all():
         return None
     labels, parties = np.ravel(data.y), places(data)
     if config.loss.name == "squared":
-        return evaluated_numbers(found, labels, which, parties)
-    return evaluated(Scored(found, labels, chances(config, found)), which, parties)
+        return evaluated_numbers(predicted, labels, which, parties)
+    return evaluated(Scored(predicted, labels, chances(config, predicted)), which, parties)
 
 
 def chances(config: Config, scores: Floats) -> Floats | None:
-    """How likely the second class is, where a score of the config's loss tells."""
+    """Probability of the second class; None if a score of the config's loss does not tell it."""
     loss = plain_loss(config)
     return link(loss, np.clip(scores, -700, 700)) if isinstance(loss, LINKED) else None
 

@@ -1,4 +1,4 @@
-"""The examples that come with the package: configs of every method, scripts, and made-up records to try them on."""
+"""Examples that come with the package: configs of every method, scripts, and made-up records to try them on."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -10,7 +10,7 @@ KINDS = (".toml", ".py", ".csv")
 
 
 def folder() -> Path:
-    """Where they are: inside an installed package, or beside src in a clone."""
+    """Find the folder of the examples: inside an installed package, or beside src in a clone."""
     package = Path(str(files("privadmm")))
     for place in (package / "examples", package.parents[1] / "examples"):
         if place.is_dir():
@@ -19,7 +19,7 @@ def folder() -> Path:
 
 
 def write(out: Path) -> list[str]:
-    """Copy all of them into a folder, and return their names. Nothing is overwritten."""
+    """Copy all examples into a folder, and return their names. Nothing is overwritten."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder().iterdir()) if path.suffix in KINDS}
     if there := [name for name in texts if (out / name).exists()]:
         raise ConfigError(f"{out / there[0]}: exists already; name another folder, or remove this file")

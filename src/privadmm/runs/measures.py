@@ -1,6 +1,6 @@
-"""How good a model is on records with known labels: exact figures, for whoever may look at these records.
+"""Measure a model on records with known labels: exact figures, for those who may look at these records.
 
-A simulation may, and so may everybody with records of their own. A deployment may not: see private_evaluation.py.
+A simulation may, and so may people with records of their own. A deployment may not: see private_evaluation.py.
 """
 
 import math
@@ -23,9 +23,9 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of records of two classes, their labels -1 and 1, and how likely the second class is by the model.
+    """Scores of records of two classes, their labels -1 and 1, and the model's probability of the second class.
 
-    Without `chances` a score says which class, and not how likely it is.
+    `chances` is None for a loss whose scores tell the class, and not how likely it is.
     """
 
     scores: Floats
@@ -37,7 +37,7 @@ class Scored:
         return self.labels > 0
 
     def part(self, at: NDArray[Any]) -> "Scored":
-        """The records at these places."""
+        """Select the records at these places."""
         return Scored(self.scores[at], self.labels[at], None if self.chances is None else self.chances[at])
 
     @property
@@ -57,7 +57,7 @@ class Scored:
 
     @property
     def auc(self) -> float | None:
-        """The area under the ROC; None where a class has no record."""
+        """Area under the ROC; None if a class has no record."""
         if not 0 < self.positive.sum() < len(self.labels):
             return None
         false, true = self.rates
@@ -89,15 +89,15 @@ class Scored:
 
     @property
     def confusion(self) -> dict[str, int]:
-        """Records by class and by what the model says, at the threshold 0."""
-        said, true = self.scores > 0, self.positive
-        pairs = {"true_negative": ~said & ~true, "false_positive": said & ~true}
-        pairs |= {"false_negative": ~said & true, "true_positive": said & true}
-        return {name: int(found.sum()) for name, found in pairs.items()}
+        """Count records by true and by predicted class, at the threshold 0."""
+        chosen, true = self.scores > 0, self.positive
+        pairs = {"true_negative": ~chosen & ~true, "false_positive": chosen & ~true}
+        pairs |= {"false_negative": ~chosen & true, "true_positive": chosen & true}
+        return {name: int(records.sum()) for name, records in pairs.items()}
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The figures that one line of a table has."""
+        """Figures for one line of a table."""
         share, hits = float(self.positive.mean()), self.confusion
         return {
             "records": len(self.labels),
@@ -110,7 +110,7 @@ class Scored:
 
 
 def evaluated(scored: Scored, which: str, parties: Mapping[Any, NDArray[Any]] | None = None) -> dict[str, Any]:
-    """All figures of a classifier on these records, overall and by party; `parties` are the places of their records."""
+    """Evaluate a classifier on these records, overall and by party; `parties` has the places of each one's records."""
     by_party = [{"party": name, **scored.part(at).figures} for name, at in (parties or {}).items()]
     return {
         "on": which,
@@ -124,7 +124,7 @@ def evaluated(scored: Scored, which: str, parties: Mapping[Any, NDArray[Any]] | 
 def evaluated_numbers(
     predicted: Floats, labels: Floats, which: str, parties: Mapping[Any, NDArray[Any]] | None = None
 ) -> dict[str, Any]:
-    """All figures of a regression on these records, beside what the constant that fits best would have."""
+    """Evaluate a regression on these records, beside the constant that fits them best; `parties` as in `evaluated`."""
 
     def figures(at: Any) -> dict[str, Any]:
         misses = predicted[at] - labels[at]
@@ -138,10 +138,10 @@ def evaluated_numbers(
 
 
 def worse_than_constant(figures: Mapping[str, Any], summed: bool, method: str) -> str | None:
-    """The warning, if a regression is worse on measured records than the constant that fits best, or hardly better.
+    """Warn if a regression is worse on measured records than the constant that fits best, or hardly better.
 
-    At a tiny epsilon a method may hardly take a step: nothing is learned then, and no noise is seen either. `summed`:
-    messages are summed securely already. `method` is the algorithm's name (docs/choosing.md).
+    "Hardly better" matters too: at a tiny epsilon a method may hardly take a step, so it learns nothing and shows no
+    noise either. `summed` tells whether messages are summed securely already; `method` is the algorithm's name.
     """
     if "rmse" not in figures or figures["rmse"] <= math.sqrt(1 - HARDLY) * figures["rmse_constant"]:
         return None

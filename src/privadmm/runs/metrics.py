@@ -1,4 +1,4 @@
-"""Figures of the current model on the pooled records, which a simulation may look at and a deployment may not."""
+"""Measure the current model on the pooled records, which a simulation may look at and a deployment may not."""
 
 import csv
 import io
@@ -29,9 +29,9 @@ Data = Shards | People
 class Row:
     """A line of metrics.csv, after `round` rounds.
 
-    Accuracies are None unless two classes are declared, `accuracy_test` also without held-out records. `gap` is the
-    largest distance of a party's own iterate from the model; it is None where the round was replayed from a ledger,
-    which keeps a party's last iterate only.
+    Accuracies are None unless two classes are declared; without held-out records `accuracy_test` is None, too. `gap` is
+    the largest distance of a party's own iterate from the model. It is None if the round was replayed from a ledger,
+    which keeps only a party's last iterate.
     """
 
     round: int
@@ -43,21 +43,21 @@ class Row:
 
 
 def through(shards: Data, features: Map | None) -> Data:
-    """The records as a model with this map sees them."""
+    """Map the records as a model with this map does."""
     if features is None or isinstance(shards, People):
         return shards
     return moments_map.through(shards, features)
 
 
 def scores(shards: Data, w: Floats) -> Floats:
-    """a.w for every record of the block."""
+    """Score every record of the block: a.w."""
     if isinstance(shards, People):
         return shards.scores(w)
     return shards.margins(np.broadcast_to(w, (len(shards.ids), shards.dim)))
 
 
 def mean(shards: Data, per_record: Floats) -> float:
-    """Sum within each party, then over parties by id, so that no partition changes a bit of the mean."""
+    """Average over records: within each party, then over parties by id, so that the bits do not depend on the split."""
     if isinstance(shards, People):
         return float(np.mean(per_record))
     total = np.sum(shards.sums(per_record)[np.argsort(shards.ids)])
@@ -65,25 +65,25 @@ def mean(shards: Data, per_record: Floats) -> float:
 
 
 def objective(public: Public, shards: Data, w: Floats, scores: Floats) -> float:
-    """C mean(loss) + R(w) of the true labels, given the records' scores."""
+    """Objective C mean(loss) + R(w) with the true labels, given the records' scores."""
     true = public.loss.loss if isinstance(public.loss, Debiased) else public.loss
     return public.C * mean(shards, true.value(scores, shards.y)) + float(public.regularizer.value(w))
 
 
 def accuracy(shards: Data, scores: Floats) -> float:
-    """The share of records, whose labels are -1 or +1, on the right side of 0."""
+    """Share of records whose score has the sign of their label, -1 or +1."""
     return int(np.count_nonzero((scores > 0) == (shards.y > 0))) / len(shards.y)
 
 
 def majority(shards: Data) -> float:
-    """The accuracy of always naming the more frequent class: what any model has to beat."""
+    """Accuracy of always naming the more frequent class, which any model has to beat."""
     positive = mean(shards, (shards.y > 0).astype(np.float64))
     return max(positive, 1 - positive)
 
 
 @dataclass
 class Observer:
-    """A callback that keeps a row every so many rounds and after the last, in memory and in a CSV file."""
+    """Callback that adds a row every so many rounds and after the last, in memory and in a CSV file."""
 
     data: "Prepared"
     cluster: Parties
@@ -94,7 +94,7 @@ class Observer:
     _mapped: tuple[bytes, Data, Data | None] | None = None
 
     def recover(self) -> None:
-        """Take over the rows of an interrupted run: its rounds will not be measured again."""
+        """Read the rows of an interrupted run, whose rounds are not measured again."""
         if self.path.exists():
             self.rows[:] = read(self.path)
             write(self.path, self.rows)
@@ -110,7 +110,7 @@ class Observer:
     def measure(self, view: View) -> Row:
         t, w, data = view.progress.round, view.model, self.data
         epsilon = self.epsilon_by_round[t - 1] if self.epsilon_by_round else None
-        # A model that has run away is worth a row that says so, not a warning.
+        # The row itself shows that a model has diverged; no warning is needed.
         with np.errstate(over="ignore", invalid="ignore"):
             train, test = self._seen(view.features)
             margins = scores(train, w)
@@ -124,7 +124,7 @@ class Observer:
             return Row(t, epsilon, value, accuracy(data.train, margins), right, gap)
 
     def _seen(self, features: Map | None) -> tuple[Data, Data | None]:
-        """Both sets of records as the model sees them, remembered while its map stays."""
+        """Map the training and the test records as the model does; cached until its map changes."""
         key = b"" if features is None else features.key
         if self._mapped is None or self._mapped[0] != key:
             test = None if self.data.test is None else through(self.data.test, features)
@@ -133,11 +133,11 @@ class Observer:
 
 
 NAMES = [item.name for item in fields(Row)]
-cells = attrgetter(*NAMES)  # of a row
+cells = attrgetter(*NAMES)  # values of a Row, in the order of NAMES
 
 
 def write(path: Path, rows: list[Row]) -> None:
-    """Write the whole table in one step."""
+    """Write the whole table, atomically."""
     table = io.StringIO(newline="")
     csv.writer(table, lineterminator="\n").writerows([NAMES, *map(cells, rows)])
     write_text(path, table.getvalue())
@@ -151,7 +151,7 @@ def append(path: Path, row: Row) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """Read the rows of a table up to one that is out of order or torn by a crash."""
+    """Read the rows of a table up to the first that is out of order or was cut short by a crash."""
     rows: list[Row] = []
     whole = [line for line in path.read_text(errors="replace").splitlines(keepends=True) if line[-1] == "\n"]
     for line in csv.reader(whole[1:]):

@@ -1,4 +1,4 @@
-"""A trained linear model: a function of the transcript, so that using it costs nothing more."""
+"""A trained linear model. It is a function of what was released, so using it costs no more privacy."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ SIMULATED = "simulation: noise from a seed, to study and not to publish"
 
 
 def notices(private: bool, mode: str) -> list[str]:
-    """Notices that stand beside every output of a run."""
+    """Notices that go with every output of a run."""
     return [*([] if private else [NOT_PRIVATE]), *([SIMULATED] if mode == "simulation" else [])]
 
 
@@ -38,10 +38,10 @@ class Model:
     mode: str
     epsilon: float | None
     delta: float | None
-    features: Map | None = None  # through which the weights see a record; it adds a constant
-    caveats: tuple[str, ...] = ()  # what that guarantee does not cover
+    features: Map | None = None  # maps a record before the weights apply; it adds a constant
+    caveats: tuple[str, ...] = ()  # what the guarantee does not cover
     colluding: int | None = None  # parties that may collude in secure sums before epsilon is more; None: no such sums
-    link: Link | None = None  # how a score becomes a probability; None: it does not, or an earlier version saved this
+    link: Link | None = None  # turns a score into a probability; None: nothing does, or an earlier version saved this
 
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.columns),):
@@ -57,16 +57,16 @@ class Model:
 
     @property
     def condition(self) -> str:
-        """What stands behind an epsilon that rests on secure sums."""
+        """The condition of an epsilon that rests on secure sums, as words to append to it; empty without such sums."""
         return "" if self.colluding is None else f" if at most {self.colluding} of the parties collude"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The name of each weight's column."""
+        """Name of each weight's column."""
         return self.frame.columns if self.features is None else (*self.frame.columns, "(constant)")
 
     def scores(self, X: Any) -> Floats:
-        """a.w for every row of X, clipped and scaled as in training."""
+        """Score every row of X: a.w, with rows a that are clipped and scaled as in training."""
         X = X if hasattr(X, "shape") else table_of_numbers(X)
         if len(X.shape) != 2 or X.shape[1] != len(self.frame.names):
             raise DataError(
@@ -83,7 +83,7 @@ class Model:
         return whole.margins(self.weights[None])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of every row; its score if no classes were declared."""
+        """Predict the class of every row, or return its score if no classes were declared."""
         scores, classes = self.scores(X), self.frame.classes
         return scores if classes is None else np.asarray(label_array(classes)[(scores > 0).astype(int)])
 
@@ -94,15 +94,15 @@ class Model:
         return encode_file(self.frame.encoder, path, format, keep=keep, extra=extra)
 
     def predict_rows(self, rows: Rows, *, extra: Extra = "refuse") -> NDArray[Any]:
-        """The class (or score) of raw rows: mappings of column to cell, or one mapping of column to cells."""
+        """Predict the class (or score) of raw rows: mappings of column to cell, or one mapping of column to cells."""
         return self.predict(encode_rows(self.frame.encoder, rows, extra=extra))
 
     def score_rows(self, rows: Rows, *, extra: Extra = "refuse") -> Floats:
-        """a.w for raw rows."""
+        """Score raw rows, as `predict_rows` takes them."""
         return self.scores(encode_rows(self.frame.encoder, rows, extra=extra))
 
     def predict_file(self, path: str | Path, *, extra: Extra = "refuse") -> NDArray[Any]:
-        """The class (or score) of every raw row of a file."""
+        """Predict the class (or score) of every raw row of a file."""
         return self.predict(self.read(path, extra=extra).X)
 
     def save(self, path: str | Path) -> None:
@@ -119,14 +119,14 @@ class Model:
             "frame": asdict(self.frame),
             "weights": list(zip(self.columns, self.weights.tolist(), strict=True)),
         }
-        if (seen := self.features) is not None:
-            facts["features"] = {"centre": seen.M.tolist(), "scale": seen.A.tolist(), "constant": seen.b}
+        if (map := self.features) is not None:
+            facts["features"] = {"centre": map.M.tolist(), "scale": map.A.tolist(), "constant": map.b}
         Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
     def to_onnx(self, path: str | Path) -> None:
-        """Write the model as an ONNX file: columns as encoded in; scores, classes and, by `link`, probabilities out.
+        """Write the model as an ONNX file. Needs privadmm[onnx].
 
-        Needs privadmm[onnx].
+        Its input are encoded columns; its outputs are scores, classes and, if there is a `link`, probabilities.
         """
         from privadmm.runs.onnx_file import save
 
@@ -134,7 +134,7 @@ class Model:
 
     @staticmethod
     def load(path: str | Path) -> "Model":
-        """Load model.json, or the one in this run directory."""
+        """Load a model.json, or that of a run directory."""
         if not isinstance(path, str | Path):
             raise ConfigError(f"a model is loaded from a run directory or its model.json, not from {path!r}")
         path = Path(path)
@@ -157,7 +157,7 @@ def load(path: str | Path) -> Model:
 
 
 def of_facts(facts: Any) -> Model:
-    """Make a model from what `save` wrote. Refuse what would fail later, or what claims a wrong guarantee."""
+    """Make a model from what `save` wrote. Refuse facts that would fail later or claim a wrong guarantee."""
     frame = frame_of(facts["frame"])
     epsilon, delta = facts["epsilon"], facts["delta"]
     for name, claim in (("epsilon", epsilon), ("delta", delta)):
@@ -171,10 +171,10 @@ def of_facts(facts: Any) -> Model:
         check_whole(colluding=colluding)
     need(texts([facts["algorithm"], *caveats]), "algorithm and caveats are not texts")
     need((link := facts.get("link")) in (None, *get_args(Link)), "link is no name of a loss that has one")
-    if (seen := facts.get("features")) is not None:
-        centre, scale = (numbers_of(seen[name], len(frame.columns)) for name in ("centre", "scale"))
-        check_nonnegative(constant=seen["constant"])
-        features = Map(centre, scale, seen["constant"])
+    if (map := facts.get("features")) is not None:
+        centre, scale = (numbers_of(map[name], len(frame.columns)) for name in ("centre", "scale"))
+        check_nonnegative(constant=map["constant"])
+        features = Map(centre, scale, map["constant"])
     columns = [name for name, _ in facts["weights"]]
     columns = columns if frame.schema is None else frame.schema.present(columns)
     weights = numbers_of([weight for _, weight in facts["weights"]], len(columns))
@@ -185,7 +185,7 @@ def of_facts(facts: Any) -> Model:
 
 
 def table_of_numbers(X: Any) -> Floats:
-    """Rows that were given as lists."""
+    """Make an array of rows that were given as lists."""
     try:
         return np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
@@ -193,7 +193,7 @@ def table_of_numbers(X: Any) -> Floats:
 
 
 def label_array(classes: tuple[Any, ...]) -> NDArray[Any]:
-    """Labels as a numpy array; objects if words stand beside numbers, which would become words."""
+    """Make an array of labels; of objects if words and numbers are mixed, since numpy would turn all into words."""
     labels = np.asarray(classes)
     mixed = labels.dtype.kind in "US" and not all(isinstance(label, str) for label in classes)
     return np.array(classes, dtype=object) if mixed else labels

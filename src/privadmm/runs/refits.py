@@ -1,4 +1,4 @@
-"""What a series of fits has released: the record on which an estimator's warm start rests."""
+"""Keep a record of what a series of fits has released; an estimator's warm start is charged by it."""
 
 import math
 from collections.abc import Sequence
@@ -27,18 +27,18 @@ NO_START = (
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit under way, with the jobs that it has begun."""
+    """A running fit, with the jobs that it has begun."""
 
     parties: tuple[str, ...]  # their names
     dealt: bool  # whether rows were dealt out to them, and not named by the caller
-    before: tuple[Past, ...]  # what the fits released that it descends from, oldest first
+    before: tuple[Past, ...]  # what earlier fits released that this one starts from, oldest first
     jobs: list[Job] = field(default_factory=list)
     ledgers: list[Ledger] = field(default_factory=list)
 
     def foreseen(self, jobs: Sequence[Job]) -> list[Spent]:
-        """What each party will have released after these jobs, one for each class, and in the fits before.
+        """Events that each party will have released after these jobs, one for each class, and earlier fits.
 
-        Refuses jobs whose cost cannot be added to that of the fits before.
+        Refuses jobs whose cost cannot be composed with that of the earlier fits.
         """
         return list(composed((*self.before, self._past(jobs[0], [job.costs for job in jobs]))))
 
@@ -51,17 +51,17 @@ class Fit:
         return self.jobs[0].delta
 
     def broken(self) -> Past:
-        """What the fit may have released when it failed half way."""
+        """Record what the fit may have released before it failed."""
         spent = [begun(job, ledger) for job, ledger in zip(self.jobs, self.ledgers, strict=False)]
         return self._past(self.jobs[0], spent)
 
     def finished(self, models: Sequence[Model]) -> tuple[Past, ...]:
-        """What the fits before released, and then this one to hand out these models."""
+        """Record what the earlier fits released and what this one did, which hands out these models."""
         spent = [[ledger.spent(party) for party in ledger.ids] for ledger in self.ledgers]
         return (*self.before, replace(self._past(self.jobs[0], spent), models=digests(models)))
 
     def exports(self, total: float) -> tuple[dict[str, Any], ...]:
-        """Each job's ledger with the releases of the fits before added; `total` is epsilon over all fits."""
+        """Export each job's ledger with the releases of earlier fits added; `total` is epsilon over all fits."""
         exported, private = [], self.delta is not None and math.isfinite(total)
         for job, ledger in zip(self.jobs, self.ledgers, strict=True):
             statement = Statement.of(ledger)
@@ -84,7 +84,7 @@ class Fit:
 
 
 def cost(history: Sequence[Past]) -> float:
-    """The worst party's epsilon over all of these fits; infinite where they are not private."""
+    """Epsilon of the worst party over all of these fits; infinite if they are not private."""
     spent, delta = composed(history), history[-1].delta
     return math.inf if delta is None else worst(list(spent), delta)
 
@@ -101,12 +101,12 @@ def digests(models: Sequence[Model]) -> tuple[str, ...]:
 
 
 def coefficients(models: Sequence[Model]) -> tuple[Floats, Floats] | None:
-    """coef_ and intercept_ for rows within the bound; None where the models see features through a map."""
+    """Compute coef_ and intercept_ for rows within the bound; None if the models map features first."""
     frame, d = models[0].frame, len(models[0].frame.names)
     if models[0].features is not None:
         return None
     scale = np.full(d, 1 / frame.row_bound)
-    # Beside an intercept the rest of a row shrinks; where parties hold columns, the last party's part does.
+    # An intercept takes a share of the row's norm, so its features shrink; with column parties, only the last one's.
     scale[list(frame.groups[-1]) if frame.groups else slice(None)] *= math.sqrt(1 - frame.intercept**2)
     coef = np.stack([model.weights[:d] for model in models]) * scale
     constant = [frame.intercept * model.weights[d] if frame.intercept else 0.0 for model in models]
@@ -116,14 +116,14 @@ def coefficients(models: Sequence[Model]) -> tuple[Floats, Floats] | None:
 def starts_of(fitted: Any, frame: Frame, number: int) -> list[Start]:
     """Start the next fit from this estimator's last models, with what all its fits cost; empty before the first.
 
-    Weights other than those which the last fit released are refused: nobody knows what they cost.
+    Refuses weights that the last fit did not release: nobody knows what they cost.
     """
     models, history = getattr(fitted, "models_", []), getattr(fitted, "history_", ())
     if not models and not history:
         return []
     if frame.groups:
         raise ConfigError("parties that hold columns start from 0: set warm_start=False")
-    if not models:  # whatever was tried failed half way
+    if not models:  # every fit so far failed before it ended
         return [Start(np.zeros(len(frame.columns)), history)] * number
     handed_out = next((past.models for past in reversed(history) if past.models), ())
     if handed_out != digests(models) or not untouched(fitted, models):
@@ -146,6 +146,6 @@ def starts_of(fitted: Any, frame: Frame, number: int) -> list[Start]:
 
 
 def untouched(fitted: Any, models: Sequence[Model]) -> bool:
-    """Whether coef_ and intercept_ are those of the models."""
+    """Tell whether coef_ and intercept_ are still those of the models."""
     linear = zip(("coef_", "intercept_"), coefficients(models) or (), strict=False)
     return all(np.array_equal(getattr(fitted, name, value), value) for name, value in linear)

@@ -65,6 +65,15 @@ METHOD = """## How it is measured
   table of Adult's size, and 2.0 ms if it may reorder sums; the blocks of numpy here took 2.5 ms. On sparse records it
   took 1.9 ms, and scipy's two products 0.73 ms. Normals by a compiled inverse took 9.6 ns, and scipy's 13.7 ns. Only a
   factor of 2 would be worth 200 MB more to install.
+- **What was tried and left out.** On Adult's size, a row's product by BLAS takes 0.6 ms a pass where a dot product for
+  each row takes 1.0 ms, but 3.1 ms and not 1.4 ms where records come from memory, as they do at a pass's first reading.
+  Blocks of 0.5 to 4 MB were no faster than those of 2 MB: smaller ones are multiplied faster, and numpy's calls for
+  their slopes take that again. Inverses by Cholesky's factor take half the time, 7 % of `replicas-dense`, but loading
+  `scipy.linalg` adds 50 ms to every command that solves. Normals by a rational function in numpy take 9.2 ns and not
+  14 ns where there are 16,384, and 40 ns where there are 1,024. Hessians at rounds 1, 3, 9, 27 save a tenth of the
+  gradients and of the time where records are dense, and nothing where they are sparse. Tables of fewer than 32 columns,
+  stored column by column, have their gradients in 0.6 of the time for four replicas and in 0.9 for one, but take 1.1
+  times as long for 240: an eighth of `dp-admm-reproduce`, for a second layout that every engine would have to keep.
 - **A part of the reference.** Where it would take minutes, it does a part of the work, and its time is scaled up. The
   text of the workload says so.
 - With `--quick`, sizes are cut where it would take long, and such goals are not judged.

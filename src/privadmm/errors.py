@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Literal
 
-# Why something was refused: its cost; what the party allows; its steward; a lock; another version; else what was asked.
+# What a refusal is about: cost; what the party allows; its steward's word; a lock; another version; else the request.
 Kind = Literal["budget", "policy", "approval", "locked", "version", "request"]
 
 
@@ -26,11 +26,11 @@ class DataError(PrivadmmError, ValueError):
 
 
 class ToleranceError(PrivadmmError):
-    """A simulation's local problem was not solved to its tolerance: no limits kept its parameters within the proofs."""
+    """A local problem was not solved to its tolerance. That can only happen in a simulation without limits."""
 
 
 class DivergedError(PrivadmmError):
-    """Released iterates ran away: a function of the transcript, found before records are read again."""
+    """Released iterates ran away. This is seen in the transcript alone, before records are read again."""
 
 
 class CheckpointError(PrivadmmError):
@@ -42,7 +42,7 @@ class LedgerError(PrivadmmError):
 
 
 class RefusedError(PrivadmmError):
-    """A budget or policy said no, before any noise was drawn. `kind` says what for, in a ledger's register."""
+    """A budget or policy said no, before any noise was drawn. `kind` names the reason, for a ledger's register."""
 
     exit_code = 3
     recorded = False  # whether a ledger has it on record
@@ -65,7 +65,7 @@ class WaitingError(PrivadmmError):
 
 
 class AbsentError(PrivadmmError):
-    """A party left without which the run cannot go on. Nothing more was released."""
+    """The run cannot go on without a party that left. Nothing more was released."""
 
 
 class ClusterError(PrivadmmError):
@@ -73,12 +73,12 @@ class ClusterError(PrivadmmError):
 
 
 class MessageError(ClusterError):
-    """A party sent what no party of its algorithm sends: another shape, another's name, no finite number."""
+    """A party's message has the wrong shape, another party's name, or a number that is not finite."""
 
 
 class BudgetWarning(UserWarning):
-    """By its public facts a run cannot beat a constant, promises little by its epsilon or nothing by its delta; or it
-    is one of several fits."""
+    """Public facts say that a run cannot beat a constant, that its epsilon promises little or its delta nothing, or
+    that it is one of several fits."""
 
 
 class PooledWarning(UserWarning):
@@ -86,7 +86,7 @@ class PooledWarning(UserWarning):
 
 
 class FitWarning(UserWarning):
-    """An estimator's fit, a simulation that may look at its records, is of little use as it was declared."""
+    """An estimator's fit is of little use as declared. The fit is a simulation, so it may look at its records."""
 
 
 class InterruptedRunError(PrivadmmError):
@@ -106,7 +106,7 @@ class OutputError(PrivadmmError):
 
 
 def show(value: object) -> str:
-    """A value for a message, as TOML writes it; never long, and never deep, whatever the file holds."""
+    """A value for a message, as TOML writes it. Long texts are cut; lists and tables are named, not written out."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

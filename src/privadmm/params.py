@@ -59,7 +59,7 @@ class When:
 
 
 class Limit(NamedTuple):
-    """A bound that a number keeps: how it is said, its keyword in JSON Schema, and the comparison."""
+    """A bound on a number, with its words, its keyword in JSON Schema, and its comparison."""
 
     value: Any
     words: str
@@ -76,7 +76,7 @@ LIMITS: Mapping[type, tuple[str, str, Callable[[Any, Any], bool]]] = {
 
 
 def limit_of(note: object) -> Limit | None:
-    """The bound that one of annotated-types' Gt, Ge, Lt and Le declares; None of any other note."""
+    """The bound that a note of annotated-types (Gt, Ge, Lt, Le) declares; None for any other note."""
     if type(note) not in LIMITS:
         return None
     (sign, keyword, holds), value = LIMITS[type(note)], getattr(note, type(note).__name__.lower())
@@ -90,20 +90,20 @@ class Rule:
     problem: Callable[[Any], str | None]
     allowed: str
     json: Mapping[str, Any] = field(default_factory=dict)
-    near: tuple[str, ...] = ()  # words to choose the nearest from
+    near: tuple[str, ...] = ()  # valid words, of which an error suggests the nearest
 
 
 SOME = Rule(lambda value: None if value else "is an empty list", "a list of numbers, each > 0", {"minItems": 1})
 
 
 class Wrong(Protocol):
-    """Notes a complaint and returns BAD. A kind inside of another says with `allowed` what it takes itself."""
+    """Reports a problem at a place of the file and returns BAD. `allowed` is given by a kind inside another kind."""
 
     def __call__(self, at: At, what: str, fix: str = "", allowed: str = "") -> object: ...
 
 
 class Kind(Protocol):
-    """What a value may be. `read` returns it as Python wants it, or complains and returns BAD."""
+    """What a value may be. `read` returns the value for Python, or reports a problem and returns BAD."""
 
     def takes(self, value: object) -> bool: ...
     def read(self, value: Any, at: At, wrong: Wrong) -> Any: ...
@@ -122,7 +122,7 @@ class Scalar:
     }
 
     def takes(self, value: object) -> bool:
-        # type(), not isinstance: to Python a bool is an int. And to people an int is a number.
+        # type(), not isinstance: to Python a bool is an int. An int may stand where a number is asked for.
         return type(value) is self.python or (self.python is float and type(value) is int)
 
     def read(self, value: Any, at: At, wrong: Wrong) -> Any:
@@ -134,7 +134,7 @@ class Scalar:
             return wrong(at, f"is {show(value)}")
         if type(value) is float and not math.isfinite(value):
             return wrong(at, f"is {show(value)}, which is not finite")
-        # Products of a few such numbers still have room in a double; beyond, they would overflow or vanish later.
+        # Products of a few numbers of these sizes fit into a double; those of others would overflow or vanish later.
         if type(value) is float and value and not TINY <= abs(value) <= HUGE:
             return wrong(at, f"is {show(value)}", f"use a number of a size between {TINY:g} and {HUGE:g}")
         return self.python(value)
@@ -320,7 +320,7 @@ class Declared:
 
 
 def _as_toml(value: Any) -> Any:
-    """A Python value as a TOML file would hold it; the sizes that a file may have do not bind whoever writes Python."""
+    """A Python value as TOML would hold it, cut to the sizes that a file allows: these do not bind Python callers."""
     if isinstance(value, tuple):
         return [_as_toml(item) for item in value]
     value = value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value

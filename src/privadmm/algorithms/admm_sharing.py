@@ -78,18 +78,18 @@ class ADMMSharing(OnColumns, Open):
         moves = self.moves(local, target, mu)
         u, w = s.u, nothing(public, rows[-1])
         if isinstance(public.privacy, NoPrivacy) or t < public.rounds - 1:
-            said = release.output(scores, sensitivity=moves[0])
-            u = local.possible(said.value, self.ball)
+            released = release.output(scores, sensitivity=moves[0])
+            u = local.possible(released.value, self.ball)
         if self.hands_over(public, t):
-            said = release.output(local.padded(x, rows), sensitivity=moves[1])
-            w = said.value
-        return State(u), said.map(lambda _: message(u, w))
+            released = release.output(local.padded(x, rows), sensitivity=moves[1])
+            w = released.value
+        return State(u), released.map(lambda _: message(u, w))
 
     def hands_over(self, public: Public, t: int) -> bool:
         return isinstance(public.privacy, NoPrivacy) or t == public.rounds - 1
 
     def weights(self, public: Public) -> tuple[float, float]:
-        """lam/rho, and the same of an l1 part."""
+        """lam/rho, and the weight of an l1 part over rho, in the units of lam."""
         R, scale = public.regularizer, public.dim / (public.C * self.rho)
         return scale * R.strong_convexity, 0.0 if R.rest is None else scale * R.rest.weight
 
@@ -97,7 +97,7 @@ class ADMMSharing(OnColumns, Open):
         return 1 + public.dim / self.weights(public)[0]  # rows in the unit ball
 
     def moves(self, local: Vertical, target: Floats, mu: float) -> tuple[Floats, Floats]:
-        """How far neighbours move scores and weights; not asked for where both leave in the clear."""
+        """How far neighbours move scores and weights; not used where both leave in the clear."""
         return local.moves(target, mu, self.ball, None)
 
     def check(self, public: Public) -> None:

@@ -1,7 +1,7 @@
 """What methods over split features share: parties with columns, and a coordinator that holds the labels.
 
-Every round begins at the labels. What a party sends is a row of two parts: its scores, one for each of N people, and
-its weights, filled up to the widest party's. A part that was not released yet, or is nobody's, is NaN.
+Every round begins at the labels. A party sends a row of two parts: its scores, one for each of N people, and its
+weights, filled up to the width of the widest party. A part that is not released, or not yet, is NaN.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class OnColumns(OnStar):
         return State(public.zeros(len(ids)))
 
     def model(self, public: Public, memory: Any, mail: Mail) -> Floats:
-        """The parties' weights one after another; NaN before they were handed over."""
+        """The parties' weights one after another; NaN until they are handed over."""
         weights = mail.values[..., public.dim :]
         return np.concatenate([weights[..., m, :d] for m, d in enumerate(public.columns)], axis=-1)
 
@@ -55,7 +55,7 @@ def message(scores: Floats, weights: Floats) -> Floats:
 
 
 def scores_of(public: Public, inbox: Mail) -> Floats:
-    """(..., N): the sum over parties, in party order."""
+    """The sum of the parties' scores, (..., N), in party order."""
     return np.asarray(inbox.values[..., : public.dim].sum(axis=-2))
 
 

@@ -25,11 +25,11 @@ from privadmm.engine.public import Public
 from privadmm.optim.graphs import Graph
 
 Pair = tuple[Floats, Floats]  # W(t) and W(t+1), of every party
-MOST = 200  # parties, beyond which N x N matrices take too long for a piece of advice
+MOST = 200  # parties for which conditions are checked: larger N x N matrices take too long for a piece of advice
 
 
 def advice(public: Public, pairs: Sequence[Pair], gamma: float) -> str | None:
-    """Name the smallest gamma that suffices, if the given one does not."""
+    """A sentence with the smallest gamma that suffices; None if the given one does."""
     if public.parties > MOST:
         return f"beyond {MOST} parties it is not checked whether gamma = {gamma:g} meets the paper's conditions"
     if met(public, pairs, gamma):
@@ -47,7 +47,7 @@ def advice(public: Public, pairs: Sequence[Pair], gamma: float) -> str | None:
 
 
 def met(public: Public, pairs: Sequence[Pair], gamma: float) -> bool:
-    """Whether (i) and (ii) hold in all of these pairs."""
+    """Whether (i) and (ii) hold for all of these pairs of penalties."""
     return all(_met(public.graph, now, then, lipschitz(public), gamma) for now, then in pairs)
 
 
@@ -68,7 +68,7 @@ def smallest_gamma(public: Public, pairs: Sequence[Pair]) -> float | None:
 
 
 def lipschitz(public: Public) -> Floats:
-    """M_i, of the gradient of O_i; rows are in the unit ball."""
+    """M_i, the Lipschitz constant of the gradient of O_i, with rows in the unit ball."""
     return public.scale(public.ids)[:, 0] * public.loss.smoothness + public.regularizer.smoothness
 
 
@@ -88,7 +88,7 @@ def _met(graph: Graph, now: Floats, then: Floats, M: Floats, gamma: float) -> bo
     except np.linalg.LinAlgError:
         return False
     pull = _symmetric(np.linalg.pinv(then[:, None] * minus) * M**2)
-    # Strictly below the largest u of (i).
+    # u is strictly below the largest one of (i).
     u = (1 - 1e-9) / float(np.linalg.eigvalsh(root @ pull @ root.T)[-1])
     base = _symmetric(bent - P @ (now[:, None] * minus))
     tight = _symmetric(P @ bent) / Dt.min()

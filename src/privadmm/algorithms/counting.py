@@ -1,4 +1,4 @@
-"""What a party releases of its held-out records: counts by class and score, and sums of bounded numbers.
+"""What a party releases about its held-out records: counts by class and score, and sums of bounded numbers.
 
 A record's score under a public model is s, its class c. Given any table of public numbers,
 
@@ -6,9 +6,9 @@ A record's score under a public model is s, its class c. Given any table of publ
     totals   of g_c(s), of LESS min(loss, clip)/clip, and of LESS where s has the right sign               (2)
 
 g is linear between the table's knots, and cut to [0, 1] here, whatever the table says; so are the other two terms. Each
-term is rounded to a multiple of 2^-20, as its bound is one: it stays within it, and sums are exact. Replacing a record,
-or its label alone, moves one from one count to another, (1) by sqrt(2) at most, and (2) by sqrt(1 + 2 LESS^2) at most
-(docs/privacy.md#evaluation).
+term is rounded to a multiple of 2^-20. Its bound is such a multiple, so the term stays within it, and sums are exact.
+To replace a record, or its label alone, moves one record from one count to another: (1) by sqrt(2) at most, and (2) by
+sqrt(1 + 2 LESS^2) at most (docs/privacy.md#evaluation).
 """
 
 import math
@@ -22,7 +22,7 @@ from privadmm.data.storage import Mask
 from privadmm.optim.losses import LINKED, Loss, link
 
 LESS = 0.3125  # the weight of losses and hits beside g: a multiple of 1/FINE, so that rounding stays within it
-# How far (1) and (2) move, rounded up: a root that is rounded down is no bound.
+# How far (1) and (2) move. The roots are rounded up, or they would be no bounds.
 MOVES = tuple(math.nextafter(math.sqrt(square), math.inf) for square in (2, 1 + 2 * LESS**2))
 FINE = 2.0**20
 
@@ -36,7 +36,7 @@ class HeldOut:
 
     @staticmethod
     def under(w: Floats, shards: Shards) -> "HeldOut":
-        """Records that the model w (..., d) sees as they are."""
+        """Score these records with the model w (..., d), without a map of the features."""
         return HeldOut(
             shards, shards.margins(np.broadcast_to(w[..., None, :], (*w.shape[:-1], len(shards.ids), shards.dim)))
         )
@@ -46,13 +46,13 @@ class HeldOut:
         return self.shards.y > 0
 
     def counts(self, edges: Floats) -> Floats:
-        """(1), by party: (..., P, 2 bins), the negative class first."""
+        """The counts (1) of each party: (..., P, 2 bins), the negative class first."""
         bins = len(edges) + 1
         cell = self.positive * bins + np.searchsorted(np.sort(edges), self.scores, side="right")
         return np.stack([self.shards.sums((cell == number) * 1.0) for number in range(2 * bins)], axis=-1)
 
     def totals(self, table: Floats, loss: Loss, clip: float) -> Floats:
-        """(2), by party: (..., P, 3); the table has knots, and g of the negative and of the positive class."""
+        """The totals (2) of each party: (..., P, 3). The table: knots, g of the negative class, g of the other."""
         order = np.argsort(table[0], kind="stable")
         g = [np.interp(self.scores, table[0, order], bounded(row[order])) for row in table[1:]]
         terms = (
@@ -63,12 +63,12 @@ class HeldOut:
         return np.stack([self.shards.sums(bounded(term)) for term in terms], axis=-1)
 
     def losses(self, loss: Loss) -> Floats:
-        """The log loss, where a score tells how likely a class is, else the loss that was trained with."""
+        """The log loss if a score tells how likely a class is; else the loss of the training."""
         if isinstance(loss, LINKED):
             return np.asarray(-np.log(np.maximum(link(loss, self.shards.y * np.clip(self.scores, -700, 700)), 1e-300)))
         return loss.value(np.clip(self.scores, -1e6, 1e6), self.shards.y)
 
 
 def bounded(term: Floats) -> Floats:
-    """A term of every record within [0, 1], in steps that add up without rounding; what is no number counts 0."""
+    """Cut a term of every record to [0, 1], in steps that add up without rounding; NaN counts as 0."""
     return np.asarray(np.rint(np.clip(np.nan_to_num(term), 0.0, 1.0) * FINE) / FINE)

@@ -1,7 +1,7 @@
 """Any horizontal method for two classes, and behind its rounds a private evaluation of the model on held-out records.
 
-Every party holds out a declared fraction of its records (data/holding_out.py), on which the method is not trained. Its
-T rounds run as they would without them; whoever speaks to a party sends along the model so far and a public table:
+Every party holds out a declared fraction of its records (data/holding_out.py). The method's T rounds run as if these
+did not exist; whoever speaks to a party sends along the model so far and a public table:
 
 Round T, at the parties:   release how many held-out records of each class have a score between two edges   (1)
          coordinator:      fit a curve to each class, and from it a public function of score and class (class_curves.py)
@@ -9,8 +9,8 @@ Round T+1, at the parties: release the sum of that function, of the clipped loss
 
 Privacy (docs/privacy.md#evaluation). Neighbours move (1) and (2) by at most MOVES (counting.py), whatever model and
 table a hostile coordinator sends. Both have Gaussian noise, and together the share f of mu^2; everything else is made
-of released values. Which records are held out follows from public facts. That a record is either trained on or held out
-is not counted as a gain: in another job it may be the other way round.
+of released values. Which records are held out follows from public facts. No privacy is gained from the fact that a
+record is either trained on or held out: in another job it may be the other way round.
 """
 
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class Evaluated(Judging):
         return *(self.wrapped(phase) for phase in self.method.phases), AtCoordinator(self.place)
 
     def wrapped(self, phase: Phase) -> Phase:
-        """The method's phase in its rounds; at the parties, the two releases after them."""
+        """The method's phase in the method's rounds; after them, at the parties, the two releases."""
         if isinstance(phase, AtCoordinator):
             return AtCoordinator(lambda *given: self.at_coordinator(phase, *given))
         assert isinstance(phase, AtParties)
@@ -82,7 +82,7 @@ class Evaluated(Judging):
         )
 
     def split(self, local: Local) -> tuple[Local, Shards | None]:
-        """The block as the method sees it, and the held-out records; remembered."""
+        """The block as the method sees it, and the held-out records; cached."""
         if "parted" not in local.cache.seen:
             local.cache.seen["parted"] = *parted(local.shards, self.held_out, self.seed), Cache()
         kept, held, cache = local.cache.seen["parted"]

@@ -55,7 +55,7 @@ class State:
 
 @dataclass(frozen=True)
 class Memory:
-    """Everybody's own, (..., N, d): one and the same unless consensus is by gossip."""
+    """The views of all parties, (..., N, d), which are equal unless consensus is by gossip."""
 
     ids: Ints  # of those present
     W: Floats
@@ -101,7 +101,7 @@ class FirstOrderConsensus(NoiseWeighted):
         return Memory(here, W, V, mean), Mail(here, W)
 
     def consensus(self, public: Public, inbox: Mail) -> Floats:
-        """The mean over those present, as each of them sees it."""
+        """The mean over the parties present, as each of them sees it."""
         here, values = inbox.senders, inbox.values
         if self.weights == "noise":
             values = values * public.once((self, "factors", here.tobytes()), lambda: self.factors(public, here))
@@ -115,9 +115,9 @@ class FirstOrderConsensus(NoiseWeighted):
         return public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
 
     def recommended(self, public: Public) -> float:
-        """(2), but no more than is stable: `steady` on features of norm <= 1, whatever the data.
+        """eta of (2), but no more than is stable. On features of norm <= 1 `steady` is stable for all data.
 
-        The largest eigenvalue of d features in one scale is nearer to 1/d; an eighth of this factor d is counted on.
+        The largest eigenvalue of d features of one scale is nearer to 1/d: an eighth of this factor d is relied on.
         """
         steady = 2 * (1 + self.beta) / ((1 - self.beta) * public.C * min(public.loss.smoothness, 1.0))
         if isinstance(public.privacy, NoPrivacy):

@@ -44,7 +44,7 @@ class OnGraph(Method):
 
 
 def neighbours(local: Local, inbox: Mail, own: Floats) -> tuple[Floats, Floats]:
-    """V_p as a column, and the sum of what the neighbours said, in sender order; `own` for each of them who left."""
+    """V_p as a column, and the sum of the neighbours' messages in sender order, with `own` for each who left."""
     graph = local.public.graph
     return degrees(local.public)[local.ids], graph.neighbour_sum(inbox.values, inbox.senders, local.ids, own)
 
@@ -52,8 +52,8 @@ def neighbours(local: Local, inbox: Mail, own: Floats) -> tuple[Floats, Floats]:
 def carried_dual(s: Any, inbox: Mail, t: int) -> Floats:
     """lambda_p of the last round; 0 in the first round after somebody left.
 
-    The duals of the parties left balanced with those of others, and would pull the limit their way. The curvature k
-    stays, since the planned noise rests on it: a party hears its own iterate in place of those who left.
+    The duals of those who are left no longer sum to zero, and would pull the limit away. The curvature k stays as it
+    was, since the planned noise rests on it: a party hears its own iterate in place of those who left.
     """
     dual: Floats = s.dual
     return np.zeros_like(dual) if (inbox.absent[:, 1] == t - 1).any() else dual
@@ -65,7 +65,7 @@ def degrees(public: Public) -> Floats:
 
 
 def objective_plan(public: Public, k: Callable[[int], Floats], law: Law, zeta: Callable[[int], Floats] | None) -> Plan:
-    """One perturbed argmin a round: k(t) is the curvature that is not data's; noise from the target, or of law zeta."""
+    """Plan one perturbed argmin a round. k(t) is the curvature that is not data's; noise is the target's, or zeta's."""
     target = public.privacy
     if isinstance(target, NoPrivacy):
         return {(t, 0): (public.everyone(target.event),) * 2 for t in range(public.rounds)}
@@ -74,7 +74,7 @@ def objective_plan(public: Public, k: Callable[[int], Floats], law: Law, zeta: C
     for t, level in enumerate(target.levels(public.rounds)):
         loud = np.full(public.parties, level) if zeta is None else 1 / (public.sensitivity * zeta(t))
         w = public.scale(public.ids)[:, 0] / public.sizes * public.curvature / k(t)
-        # Rounds alike share one object, and are calibrated once.
+        # Equal rounds share one object, and are calibrated once.
         key = loud.tobytes() + w.tobytes()
         if key not in shapes:
             pairs = [objective(law, target.kind, x, own) for x, own in zip(loud.tolist(), w.tolist(), strict=True)]

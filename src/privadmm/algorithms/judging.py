@@ -1,8 +1,8 @@
 """The public side of a private evaluation: its plan, and what the coordinator sends and makes of the answers.
 
-The share f of mu^2 is split between the two releases of evaluated.py, a quarter for the first. The coordinator keeps
-the model after each of the method's rounds, and sends it along; after the first release it makes the table by which the
-second is counted. It reads released values only.
+The share f of mu^2 is split between the two releases of evaluated.py: a quarter is for the first. The coordinator keeps
+the model after each of the method's rounds, and sends it along. After the first release it makes the table by which
+parties count for the second. It reads released values only.
 """
 
 import math
@@ -28,7 +28,7 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import evened
 
 FIRST = 0.25  # of the share, for the first release
-MOST = 2**32  # records whose sums are exact
+MOST = 2**32  # held-out records of a party: sums of fewer are exact
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,15 @@ class Judging(SharedBudget):
         return Layout(self.bins, isinstance(self.method, Centred))
 
     def unit(self, public: Public) -> float:
-        """What a record counts: a power of 2 near N/n, so that sums of counts have as many digits as those of means."""
+        """The weight of one record: a power of 2 near N/n, so that sums of counts are as large as sums of means."""
         return 2.0 ** -math.ceil(math.log2(max(1.0, float(public.sizes.sum()) / public.parties)))
 
     def shifted(self, public: Public) -> Public:
-        """Fewer records, and two rounds less."""
+        """The public facts of the method: without the held-out records and the last two rounds."""
         target, sizes = public.privacy, public.sizes
         if isinstance(target, Target):
             target = replace(target, profile=target.profile[: -self.releases])
-        if isinstance(sizes, np.ndarray):  # else they are not declared
+        if isinstance(sizes, np.ndarray):  # else sizes are not declared
             sizes = sizes - held_sizes(sizes, self.held_out)
         return replace(public, sizes=sizes, rounds=public.rounds - self.releases, privacy=target)
 
@@ -93,7 +93,7 @@ class Judging(SharedBudget):
         return replace(memory, inner=inner), mail
 
     def place(self, t: int, public: Public, memory: Judged, inbox: Mail) -> tuple[Judged, Mail]:
-        """Add the model and the table to what the method says; after its rounds, keep what was counted."""
+        """Add the model and the table to the method's message; after the method's rounds, keep what was counted."""
         T = public.rounds - self.releases
         if t < T:
             model = self.method.model(self.inside(public), memory.inner, inbox)

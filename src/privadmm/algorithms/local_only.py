@@ -36,7 +36,7 @@ class LocalOnly(OnStar, Open):
         return AtParties(self.solve), AtCoordinator(self.combine)  # (2)
 
     def solve(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
-        # A party alone knows no weight beside the others': (1) times omega_i, whose losses `argmin` has.
+        # `argmin` weighs losses by omega_i, which (1) does not have: the regulariser is weighed by omega_i, too.
         omega = local.public.scale(local.ids) / local.public.C
         k = omega * local.public.regularizer.strong_convexity
         x = local.argmin(local.zeros(), k, start=s.w, anchor=s.w, tolerance=self.tolerance)  # (1)

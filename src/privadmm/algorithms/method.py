@@ -69,11 +69,11 @@ class Method(Declared, ABC):
 
 
 class Open(Method):
-    """A method that is not private: everything leaves in the clear, and says so."""
+    """A method that is not private: everything leaves in the clear, and is charged as such."""
 
     adjacencies: ClassVar[tuple[str, ...]] = ()
     in_the_clear: ClassVar[NotPrivate]
-    releases: ClassVar[tuple[int, int]] = (0, 1)  # in which phase, and how many a round
+    releases: ClassVar[tuple[int, int]] = (0, 1)  # the phase that releases, and how many releases a round has
 
     def planned(self, public: Public) -> Plan:
         phase, count = self.releases
@@ -92,7 +92,7 @@ def solvable_loss(who: str, public: Public) -> None:
 
 
 def bounded_loss(who: str, public: Public) -> None:
-    """Need a declared bound on the loss's derivative, where noise must cover it, or its sum's rounding."""
+    """Need a declared bound on the loss's derivative if the method is private: noise and rounding rest on it."""
     bounded = math.isfinite(public.sensitivity) and math.isfinite(public.loss.lipschitz)
     if not bounded and not isinstance(public.privacy, NoPrivacy):
         raise ConfigError(f"{who} needs a loss with a bounded derivative; for the squared loss declare [loss] radius")
@@ -104,31 +104,31 @@ def smooth_regularizer(who: str, public: Public) -> None:
         raise ConfigError(f"{who} needs a smooth regulariser: use l2, or admm_star, pvp or dp_admm for l1")
 
 
-# What noise in an objective, or on an argmin between neighbours, needs.
+# The needs of methods with noise in an objective, or on an argmin between neighbours.
 NOISY_ARGMIN: tuple[Need, ...] = (solvable_loss, smooth_regularizer, bounded_loss)
 
 
 def per_party(public: Public, name: str, each: tuple[float, ...] | None, common: float | None) -> Floats:
-    """A parameter of every party, from its own figures where they are given."""
+    """A parameter of every party: each party's own figure if they are given, else the common one."""
     if each is not None and len(each) != public.parties:
         raise ConfigError(f"{name} has {len(each)} figures for {public.parties} parties; give one for each")
     return np.full(public.parties, common) if each is None else np.array(each)
 
 
 def need_simulation(public: Public, what: str) -> None:
-    """Refuse a deployment of noise that only simulations may draw."""
+    """Refuse to deploy noise that only simulations may draw."""
     if isinstance(public.privacy, Target) and public.privacy.kind is DiscreteGaussian:
         raise ConfigError(f'a deployment refuses {what}; set calibration = "certified", Gaussian noise, and epsilon')
 
 
 def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
-    """One Gaussian release a round: from the target, or with these ratios (one a party, or one for all) at level 1."""
+    """Plan one Gaussian release a round, from the target, or with these ratios (one a party, or for all) at level 1."""
     target = public.privacy
     if isinstance(target, NoPrivacy):
         return {(t, 0): (public.everyone(target.event),) for t in range(public.rounds)}
     own = np.broadcast_to(1.0 if ratios is None else ratios, public.parties).tolist()
     levels = target.levels(public.rounds)
-    # Rounds alike share one object, and are calibrated once.
+    # Equal rounds share one object, and are calibrated once.
     shapes = {level: (tuple(target.event(level * ratio, public.parties) for ratio in own),) for level in set(levels)}
     plan = {(t, 0): shapes[level] for t, level in enumerate(levels)}
     fitted = fit(target, plan) if ratios is None else plan
@@ -140,11 +140,11 @@ def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
 
 
 def noisy_argmin(local: Local, release: Door, linear: Floats, k: Floats, anchor: Floats, tolerance: float) -> Released:
-    """The argmin of the losses + <linear, x> + k/2 |x|^2, k > 0 being public, with noise: docs/privacy.md#minimiser.
+    """Release the argmin of the losses + <linear, x> + k/2 |x|^2, k > 0 public, with noise: docs/privacy.md#minimiser.
 
-    The solver starts at the anchor: the last argmin is kept only with its noise.
-    The gradient at any point moves by at most `local.moves` between neighbours, hence the argmin by that over k; and
-    what the solver returns is within left/k of it: Delta = 2 C omega_i L/(m_i k) + 2 left/k when a record is replaced.
+    The solver starts at the anchor: the last argmin is kept only with its noise. Between neighbours the gradient at any
+    point moves by at most `local.moves`, hence the argmin by that over k. What the solver returns is within left/k of
+    the argmin. So Delta = 2 C omega_i L/(m_i k) + 2 left/k when a record is replaced.
     """
     x = local.argmin(linear, k, anchor, anchor, tolerance)
     left = local.exactness(linear, k, tolerance).left

@@ -105,7 +105,7 @@ class Centred(MomentsConsensus):
             rows = [map_of(row, s, self.constant) for row in mean.reshape(-1, mean.shape[-1])]
             table = np.stack([np.concatenate([row.M, row.A]) for row in rows]).reshape(mean.shape)
             memory, inbox = replace(memory, map=table), self.method.start(self.shifted(public))[1]  # (2)
-        return memory, with_map(memory.map, inbox)
+        return memory, with_front(memory.map, inbox)
 
     def summed(self, public: Public, inbox: Mail) -> tuple[Floats, float]:
         """Like `averaged`, from a secure sum to which party i sent omega_i times its moments."""
@@ -129,20 +129,20 @@ class Centred(MomentsConsensus):
                 "moments come with the neighbours' messages, and one party has none; where a column tells how many "
                 "parties there are, declare [parties] sizes"
             )
-        self.method.check(self.shifted(public))  # what is refused anyway need not be calibrated
+        self.method.check(self.shifted(public))  # first without calibration, which a refused job does not need
         self.method.check(self.inside(public))
 
     def start(self, public: Public) -> tuple[Mapped, Mail]:
         inner, mail = self.method.start(self.shifted(public))
         memory = Mapped(public.zeros(1, 2 * public.dim)[..., 0, :], np.array([self.constant]), inner)
-        return memory, with_map(memory.map, mail)
+        return memory, with_front(memory.map, mail)
 
     def model(self, public: Public, memory: Mapped, mail: Mail) -> Floats:
         own = Mail(mail.senders, mail.values[..., 2 * public.dim :])
         return self.method.model(self.inside(public), memory.inner, own)
 
 
-def with_map(map: Floats, mail: Mail) -> Mail:
-    """Mail with M and A in front of every row."""
-    rows = np.broadcast_to(map[..., None, :], (*mail.values.shape[:-1], map.shape[-1]))
+def with_front(front: Floats, mail: Mail) -> Mail:
+    """Mail with these numbers (..., n) in front of every row."""
+    rows = np.broadcast_to(front[..., None, :], (*mail.values.shape[:-1], front.shape[-1]))
     return Mail(mail.senders, np.concatenate([rows, mail.values], axis=-1))

@@ -1,10 +1,10 @@
-"""A method behind one release of moments: its plan, and what parties agree on of the moments that were released.
+"""A method behind one release of moments: its plan, and the consensus on the released moments.
 
 Round 0 is that release, which has a share of the budget (shared_budget.py); round t >= 1 is round t - 1 of the method.
 moments.py makes a map of the consensus.
 
-Each party's own release counts by the party's records, or as it counts in the method. In a secure sum party i sends
-omega_i times its moments, and the sum over those present is divided by the sum of their omegas.
+In the consensus a party counts by its records, or as it counts in the method. In a secure sum party i sends omega_i
+times its moments, and the sum over those present is divided by the sum of their omegas.
 """
 
 import math
@@ -28,21 +28,21 @@ from privadmm.privacy.sums import Summands, evened
 
 @dataclass(frozen=True)
 class MomentsConsensus(SharedBudget):
-    """`method`, one round later, on one feature more. Its first release has the share f of the budget."""
+    """`method`, one round later and on one feature more, behind a first release with the share f of the budget."""
 
     constant: float = 0.2
     nonnegative: bool = False
     key: ClassVar[str] = "[features] share"
 
     def shifted(self, public: Public) -> Public:
-        """One feature more, one round less."""
+        """The public facts of the method: one feature more, one round less."""
         target = public.privacy
         if isinstance(target, Target):
             target = replace(target, profile=target.profile[1:])
         return replace(public, dim=public.dim + 1, rounds=public.rounds - 1, privacy=target)
 
     def parts(self, target: Target) -> tuple[float, ...]:
-        """f, or f/sqrt(K) where K transcripts alike share one release of moments."""
+        """f, or f/sqrt(K) if K copies of the transcript share one release of moments."""
         return (self.share / math.sqrt(target.copies),)
 
     def planned(self, public: Public) -> Plan:
@@ -59,7 +59,7 @@ class MomentsConsensus(SharedBudget):
         """Weighted consensus on the released moments, and the standard deviation of its noise."""
         ids, z = inbox.senders, self.ratios(public)[inbox.senders, None]
         bound = moments_sensitivity(public.sizes[ids], self.nonnegative)
-        # A row's norm is at most 1: a variance of 1/d in each coordinate, if they share it alike.
+        # A row's norm is at most 1: each coordinate has a variance of 1/d, if all have the same.
         even = public.dim * (public.sizes[ids, None] * bound * z) ** 2
         share = self.shares(public, ids, even)
         return (share * inbox.values).sum(axis=-2), math.sqrt(float(np.sum((share * bound * z) ** 2)))
@@ -70,7 +70,7 @@ class MomentsConsensus(SharedBudget):
         return Summands((weight * moments_sensitivity(public.sizes, self.nonnegative))[:, 0], weight[:, 0])
 
     def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
-        """How much each of these parties counts in the moments: as it does in the method."""
+        """How much each of these parties counts in the moments: as much as in the method."""
         if isinstance(self.method, FirstOrderConsensus):
             return self.method.shares(self.inside(public), here, even)
         return public.omega(here) / len(here)
@@ -82,5 +82,5 @@ class MomentsConsensus(SharedBudget):
 
 
 def omega(public: Public) -> Floats:
-    """omega_i of every party, a column; who is absent changes nothing in it."""
+    """omega_i of every party, as a column; it does not depend on who is absent."""
     return public.scale(public.ids) / public.C

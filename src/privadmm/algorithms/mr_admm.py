@@ -105,7 +105,7 @@ class MRADMM(Penalised):
         return Memory(ids, f, heard), Mail(ids, np.concatenate([inbox.values, f], axis=-1))
 
     def recycled(self, eta: Floats, V: Floats, f: Floats, odd: Floats, before: Floats, heard: Floats) -> Floats:
-        """f_i(2k) from f_i(2k-1), sum_j f_j(2k-1), f_i(2k-2), sum_j f_j(2k-2); the same bits wherever it is asked."""
+        """f_i(2k) from f_i(2k-1), sum_j f_j(2k-1), f_i(2k-2), sum_j f_j(2k-2); with the same bits wherever it runs."""
         return f + eta / (2 * eta * V + self.gamma) * (2 * odd - V * before - heard)  # (19)
 
     def lever(self, public: Public, t: int) -> Floats:
@@ -139,4 +139,4 @@ class MRADMM(Penalised):
 
     def advice(self, public: Public) -> str | None:
         steps = convergence.advice(public, self.pairs(public), self.gamma)
-        return ". ".join(one for one in (self.apart(), steps) if one) or None
+        return ". ".join(sentence for sentence in (self.apart(), steps) if sentence) or None

@@ -1,4 +1,4 @@
-"""How much a release weighs in the model, and hence how much noise it is best given, or how much its party counts.
+"""How much a release weighs in the model, and from that its best noise, and how much its party is to count.
 
 *Over rounds.* To first order the model is sum_t a_t g_t of the released gradients, a_t >= 0, and a record's gradients
 may all point the same way: it then moves that sum by Delta sum_t a_t. So whatever combinations of the g_t are
@@ -32,19 +32,19 @@ from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, scaled
 from privadmm.privacy.events import WithRatio
 
-# Between levels of noise: few of them are easier to read and to count, and half a percent is lost.
+# The factor between levels of noise. Few levels are easier to read and to count, and cost half a percent.
 STEP = 2**0.25
 
 
 @lru_cache(maxsize=256)
 def profile(rounds: int, beta: float, average: int) -> tuple[float, ...]:
-    """(1): every round's noise relative to that of rounds alike at the same mu: the mean of 1/s^2 is 1, or a hair less.
+    """s_t of (1), relative to equal noise in all rounds at the same mu: the mean of 1/s^2 is 1, or a hair less.
 
-    For heavy ball, and a model that is the mean of the last `average` iterates. A step is forgotten as later ones
-    correct it: by 1/e over the whole run.
+    For heavy ball, and a model that is the mean of the last `average` iterates. Later steps correct an earlier one, so
+    that its effect fades, by 1/e over the whole run.
     """
     ages = np.arange(rounds)
-    # How much a gradient counts in the iterate this many rounds later.
+    # How much a gradient still counts in an iterate, by the rounds since.
     pull = (1 - beta ** (ages + 1)) * np.exp(-ages / rounds)
     last = range(rounds - average, rounds)
     a = np.array([sum(pull[end - t] for end in last if end >= t) / average for t in range(rounds)])
@@ -53,13 +53,13 @@ def profile(rounds: int, beta: float, average: int) -> tuple[float, ...]:
 
 
 def by_noise(sizes: Ints, even: Floats) -> Floats:
-    """(2), of sizes and e as columns; they sum to 1."""
+    """The weights (2), which sum to 1, from columns of sizes and of e."""
     w = sizes / (1 + even / sizes)
     return np.asarray(w / w.sum())
 
 
 def averaged_noise(public: Public, variances: Floats) -> float:
-    """The noise of a mean, from the variances of each party's part: in a secure sum the largest rules all shares."""
+    """The noise of a mean, from the variance of each party's part. In a secure sum the largest one decides for all."""
     if public.privacy.sum is None:
         return math.sqrt(float(np.sum(variances)))
     honest = public.parties - public.privacy.sum.tolerated(public.parties)
@@ -75,15 +75,12 @@ class NoiseWeighted(Method):
     weights: Literal["records", "noise"]
 
     def averaged(self, public: Public) -> int:
-        """How many W's the model is the mean of."""
+        """The number of last iterates whose mean is the model."""
         return max(1, round(self.average * public.rounds))
 
     def planned(self, public: Public) -> Plan:
-        return self.scheduled(public, output_plan(public))
-
-    def scheduled(self, public: Public, even: Plan) -> Plan:
-        """The noise of every round by its weight, unless the target says otherwise; each party's mu stays as it is."""
-        target = public.privacy
+        """The noise of every round by its weight, unless the target says otherwise; each party's mu is the same."""
+        even, target = output_plan(public), public.privacy
         if self.schedule == "even" or isinstance(target, NoPrivacy) or target.profile or target.decay != 1:
             return even
         levels = profile(public.rounds, self.beta, self.averaged(public))
@@ -101,14 +98,14 @@ class NoiseWeighted(Method):
         return np.asarray(sum(self.ratios(public, t) ** -2.0 for t in range(public.rounds)))
 
     def unit(self, public: Public) -> float:
-        """The noise of an averaged release of unit sensitivity, by (1) of first_order_consensus.py."""
+        """The noise of an averaged release of unit sensitivity: (1) of first_order_consensus.py."""
         share = self.shares(public, public.ids, self.even(public))[:, 0]
         return averaged_noise(public, (share / public.sizes) ** 2 / self.spent(public))
 
     def even(self, public: Public) -> Floats:
         """The records at which a party's noise is as large as the sampling error of its gradient, a column.
 
-        A gradient has norm <= L: a variance of L^2/d in each coordinate, if they share it alike, and Delta = 2 L.
+        A gradient has norm <= L: each coordinate has a variance of L^2/d, if all have the same; and Delta = 2 L.
         """
         if isinstance(public.privacy, NoPrivacy):
             return np.zeros((public.parties, 1))
@@ -119,7 +116,7 @@ class NoiseWeighted(Method):
         return public.omega(here) / len(here) if self.weights == "records" else by_noise(public.sizes[here, None], even)
 
     def factors(self, public: Public, here: Ints) -> Floats:
-        """What (3) is multiplied by, omega_i being in it, so that the mean of those here weighs them by `shares`."""
+        """Factors of the releases (3) that make the mean of those `here` weigh parties by `shares`, not by omega_i."""
         omega = public.scale(here) / public.C
         share = self.shares(public, here, self.even(public)[here])
         return np.asarray(len(here) * share * omega.mean() / omega)

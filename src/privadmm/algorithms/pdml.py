@@ -84,7 +84,7 @@ class PDML(OnGraph):
         return State(w.value, gamma, anchor), w
 
     def remember(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
-        """The mean so far; the mail goes on to the neighbours as it is."""
+        """Keep the mean over the rounds so far; the mail goes on to the neighbours unchanged."""
         mean = inbox.values.sum(axis=-2) / len(inbox.senders)
         return Memory(memory.w + (mean - memory.w) / (t + 1)), inbox
 
@@ -102,7 +102,7 @@ class PDML(OnGraph):
         return output_plan(public, self.ratios(public))
 
     def ratios(self, public: Public) -> Floats | None:
-        """V/Delta of every party; None where they are calibrated."""
+        """V/Delta of every party; None where noise is calibrated."""
         if self.V is None:
             return None
         moves = public.sensitivity * public.scale(public.ids)[:, 0] / public.sizes

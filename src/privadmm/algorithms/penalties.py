@@ -79,7 +79,7 @@ class Penalised(OnGraph, ABC):
         return public.condition(self.curvature(public, 0))  # penalties do not fall
 
     def noise(self, public: Public, t: int) -> float:
-        """alpha of round t: a round with louder noise has a smaller one."""
+        """alpha of round t, which is smaller where noise is louder."""
         assert self.alpha is not None
         assert isinstance(public.privacy, Target)
         return self.alpha / public.privacy.levels(public.rounds)[t]
@@ -122,14 +122,14 @@ class Penalised(OnGraph, ABC):
                 f"{self.name} needs two parties or more; where a column tells how many there are, "
                 "declare [parties] sizes"
             )
-        _ = self.penalties(public, 0)  # one for each party
+        _ = self.penalties(public, 0)  # refuses party_eta unless it has one figure for each party
         if public.rounds * math.log(self.growth) > 50:
             raise ConfigError(
                 f"growth = {self.growth:g} over {public.rounds} rounds stops every move; bring it nearer to 1"
             )
 
     def too_flat(self, public: Public, target: Target) -> str:
-        """Name the penalty that the flattest party lacks: the one at which its w would cost half of its epsilon."""
+        """A sentence with the penalty at which the w of the flattest party would cost half of its epsilon; or ""."""
         bend = public.scale(public.ids)[:, 0] / public.sizes * public.curvature
         costs = [target.of(party, public.parties) for party in public.ids.tolist()]
         caps = np.array([widest(cost, target.delta, self.law, public.rounds) for cost in costs])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from privadmm.algorithms.moments import with_front
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.phases import Topology, Wrapped
@@ -19,21 +20,21 @@ from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.class_curves import Curves, Influence, fitted, influence
 
-KNOTS = 32  # of the function, at least; more bins have more
+KNOTS = 32  # the least number of knots of the function; more bins have more
 # Edges of the bins on each side of 0, as shares of the largest score that the model can give: its norm.
 INNERMOST, OUTERMOST = 0.02, 0.4
 
 
 @dataclass(frozen=True)
 class Judged(Wrapped):
-    """The memory of a coordinator that evaluates: the method's own, and what was released of held-out records."""
+    """The memory of a coordinator that evaluates: the method's own, and what was released about held-out records."""
 
-    model: Floats  # (..., d), the method's so far
-    row: Floats  # (..., width), what the method said last
+    model: Floats  # (..., d), the method's model so far
+    row: Floats  # (..., width), the method's last message
     table: Floats  # (..., 3 K)
     counts: Floats  # (..., 2 B) of all parties, with noise; the negative class first
     sums: Floats  # (..., 3)
-    held: Floats  # (2,), of how many records counts and sums are; 0: not yet, or lost
+    held: Floats  # (2,), the numbers of records in counts and in sums; 0: not yet, or lost
 
     @property
     def front(self) -> int:
@@ -42,10 +43,10 @@ class Judged(Wrapped):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the parts of a message are."""
+    """The places of the parts of a message."""
 
     bins: int
-    mapped: bool  # moments go in front of the method: its messages begin with a map of the features
+    mapped: bool  # the method has moments in front: its messages begin with a map of the features
 
     @property
     def knots(self) -> int:
@@ -83,7 +84,7 @@ class Layout:
         return table
 
     def same_to_all(self, topology: Topology, inbox: Mail, memory: Judged) -> Mail:
-        """What the method said last, to everybody who has to be told something."""
+        """Repeat the method's last message, to everybody who expects one."""
         here: Ints = np.array([COORDINATOR], dtype=np.int64) if topology == "star" else inbox.senders
         rows = np.broadcast_to(memory.row[..., None, :], (*memory.row.shape[:-1], len(here), memory.row.shape[-1]))
         return Mail(here, rows)
@@ -91,17 +92,15 @@ class Layout:
 
 def widened(memory: Judged, mail: Mail) -> Mail:
     """Mail with the table and the model in front of every row."""
-    front = np.concatenate([memory.table, memory.model], axis=-1)[..., None, :]
-    rows = np.broadcast_to(front, (*mail.values.shape[:-1], front.shape[-1]))
-    return Mail(mail.senders, np.concatenate([rows, mail.values], axis=-1))
+    return with_front(np.concatenate([memory.table, memory.model], axis=-1), mail)
 
 
 def judge(memory: Judged, k: int, total: Floats, held: int, bins: int) -> Judged:
-    """Keep what all parties released together in the k-th round of the evaluation; after the first, make the table."""
-    known = np.where(np.arange(2) == k, held, memory.held)
+    """Keep the sum of the parties' releases in the k-th round of the evaluation; after the first, make the table."""
+    both = np.where(np.arange(2) == k, held, memory.held)
     if k == 1:
-        return replace(memory, sums=total, held=known)
-    memory = replace(memory, counts=total, held=known)
+        return replace(memory, sums=total, held=both)
+    memory = replace(memory, counts=total, held=both)
     if total.ndim > 1 or not held:
         return memory
     table = function_of(curves_of(total, memory.table, held, bins), memory.table, held)
@@ -109,10 +108,10 @@ def judge(memory: Judged, k: int, total: Floats, held: int, bins: int) -> Judged
 
 
 def curves_of(counts: Floats, table: Floats, held: int, bins: int) -> Curves:
-    """The law of the scores of each class, from counts (2 B,) between the edges of the first table."""
+    """The law of each class's scores, from counts (2 B,) between the edges of the first table."""
     return fitted(counts.reshape(2, bins), table[: bins - 1], held)
 
 
 def function_of(curves: Curves, table: Floats, held: int) -> Influence:
-    """The function of a score of which the second round sums the values, in a table as large as the first."""
+    """The function of a score whose values the second round sums, in a table as large as the first."""
     return influence(curves, held, len(table) // 3)

@@ -27,8 +27,8 @@ class SharedBudget(ABC):
     name: str = field(init=False)
     topology: Topology = field(init=False)
     adjacencies: tuple[str, ...] = field(init=False)
-    key: ClassVar[str]  # of a config, which says the share
-    releases: ClassVar[int] = 1  # beside the method
+    key: ClassVar[str]  # the key of a config that sets the share
+    releases: ClassVar[int] = 1  # how many there are beside the method
 
     def __post_init__(self) -> None:
         check_positive(share=self.share)
@@ -40,14 +40,14 @@ class SharedBudget(ABC):
 
     @abstractmethod
     def shifted(self, public: Public) -> Public:
-        """Facts of the method that need no plan, such as the shapes of messages and its number of rounds."""
+        """The method's public facts without its budget: enough for shapes of messages and numbers of rounds."""
 
     @abstractmethod
     def parts(self, target: Target) -> tuple[float, ...]:
         """The share of each of the releases beside the method."""
 
     def inside(self, public: Public) -> Public:
-        """The public facts of the method: `shifted`, and the budget that is left."""
+        """The method's public facts: `shifted`, with the budget that is left."""
         return public.once((self, "inside"), lambda: self.left(public))
 
     def left(self, public: Public) -> Public:

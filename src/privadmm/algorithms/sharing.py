@@ -78,8 +78,8 @@ class Sharing(ADMMSharing):
         levels = target.levels(T)
         if self.round_epsilon is not None:
             z = classical_ratio(self.round_epsilon, target.delta / (2 * T))
-            said = {(t, 1): (public.everyone(Unproved(levels[t] * z)),) for t in range(T - 1)}
-            return said | {(T - 1, 1): (public.everyone(BARE),)}
+            noisy = {(t, 1): (public.everyone(Unproved(levels[t] * z)),) for t in range(T - 1)}
+            return noisy | {(T - 1, 1): (public.everyone(BARE),)}
         shapes = {level: (public.everyone(target.kind(level)),) for level in set(levels)}
         return fit(target, {(t, 1): shapes[level] for t, level in enumerate(levels)})
 

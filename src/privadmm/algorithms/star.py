@@ -51,6 +51,6 @@ def broadcast(w: Floats) -> tuple[Memory, Mail]:
 
 
 def average(inbox: Mail, rest: Regularizer | None = None, step: float = 1.0) -> tuple[Memory, Mail]:
-    """mean_i of the parties' messages, summed in party order; with a `rest` of the regulariser, its prox there."""
+    """Broadcast the mean of the parties' messages, summed in party order, or the prox of R's `rest` at it."""
     mean = inbox.values.sum(axis=-2) / inbox.values.shape[-2]
     return broadcast(mean if rest is None else rest.prox(mean, step))

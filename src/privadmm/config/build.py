@@ -1,6 +1,6 @@
 """From a config to its parts: the objective, the job, and the records of each party.
 
-`job` reads no record: it takes their numbers, or an `Undeclared` in place of those that are not known yet.
+`job` reads no record: it takes the numbers of records and features, or an `Undeclared` in place of an unknown one.
 """
 
 from collections.abc import Sequence
@@ -50,26 +50,26 @@ class Prepared:
 
     @property
     def train(self) -> Shards | People:
-        """The records themselves, where they are here."""
+        """The records to train on, if they are in this process."""
         if isinstance(self.held, Elsewhere):
             raise ConfigError("these records are read by workers alone, and here nobody may see them")
         return self.held
 
     @property
     def shards(self) -> Shards:
-        """What parties that hold records train on."""
+        """The records to train on, where parties hold records."""
         if isinstance(self.train, People):
             raise ConfigError("this is for parties that hold records, and these hold columns")
         return self.train
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """How many each party holds, where they hold columns."""
+        """How many columns each party holds; empty where parties hold records."""
         return self.held.widths if isinstance(self.held, People) else ()
 
     @property
     def classifier(self) -> bool:
-        """Two classes are declared, so that there is an accuracy."""
+        """Whether two classes are declared, so that there is an accuracy."""
         return self.frame.classes is not None
 
 
@@ -86,7 +86,7 @@ def plain_loss(config: Config) -> Loss:
         case "huber_hinge":
             return HuberHinge(table.width)
         case "squared":
-            assert table.label_bound is not None, "it is required beside this name"
+            assert table.label_bound is not None, "sections.py requires it for this loss"
             return Squared(table.label_bound, table.radius)
         case name:
             return LOSSES[name]()
@@ -119,7 +119,7 @@ def job(config: Config, sizes: Any, dim: Any, id: str | None = None, columns: An
         facts = public(config, sizes, dim, columns)
         method = algorithm(config)
         made = Job(method, facts, allowance(config), leave=config.parties.departures, asked=asked(config))
-        _ = made.plan  # a job without a plan is refused here, with the file's name
+        _ = made.plan  # so that a plan that is impossible is refused here, with the file's name
     except ConfigError as error:
         raise type(error)(f"{config.path}: {str(error).removeprefix(f'{config.path}: ')}") from error
     return made if id is None else replace(made, id=id)
@@ -160,12 +160,12 @@ def privacy(config: Config) -> Target | NoPrivacy:
 
 
 def summed(table: PrivacyTable) -> SecureSum | None:
-    """How messages are summed securely; None: each has noise of its own."""
+    """The config's secure sum; None: each message has noise of its own."""
     return SecureSum(table.colluding, table.fewest) if table.sum == "secure" else None
 
 
 def algorithm(config: Config) -> Algorithm:
-    """Make the config's algorithm, with moments before it and an evaluation after it where the config asks for them."""
+    """Make the config's algorithm, with moments before it and an evaluation after it if the config asks for them."""
     method: Algorithm = config.algorithm.parameters
     table = config.features
     if table.moments:
@@ -177,7 +177,7 @@ def algorithm(config: Config) -> Algorithm:
 
 
 def allowance(config: Config) -> float | None:
-    """What each party's ledger allows in all: the budget, or else the target of this run."""
+    """What each party's ledger allows in all: the declared budget, or else the target of this run."""
     table = config.privacy
     if table is None:
         return None
@@ -198,7 +198,7 @@ def owners(config: Config, loaded: Records, rows: Any) -> tuple[Any, int]:
             f"{config.path}: [parties] split: {config.data.source} has no column {table.column!r}; "
             f"it has {', '.join(loaded.columns) or 'none to split by'}"
         )
-    # Held-out records count, too: a party whose records are all held out is an error, and not left out.
+    # Owners are looked up for held-out rows, too: a party whose records are all held out is an error, not left out.
     owner, names = splits.by_column(loaded.columns[table.column])
     if table.known not in (None, len(names)):
         raise ConfigError(
@@ -209,10 +209,10 @@ def owners(config: Config, loaded: Records, rows: Any) -> tuple[Any, int]:
 
 
 def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
-    """Load, hold out, split and clip. Everything that can be wrong with the data is found here.
+    """Load, hold out, split and clip records. Everything that can be wrong with the data is found here.
 
-    A deployment measures nothing, so it holds nothing out. With `only`, only these parties' records are kept; where
-    parties hold columns, those of all.
+    A deployment measures nothing, so it holds nothing out. With `only`, only these parties' records are kept. Where
+    parties hold columns, all are kept.
     """
     check_holding(config.algorithm.parameters, config.parties.split == "features")
     if config.parties.split == "features":
@@ -246,14 +246,14 @@ def by_owner(config: Config, loaded: Records, test: Any) -> tuple[list[Any], lis
 
 
 def measured(config: Config, n: int) -> tuple[Any, Any]:
-    """Split n rows into those to train on and those held out to measure by; None if none are held out."""
+    """Split n rows into those to train on and those held out to measure by (None: no rows are held out)."""
     if config.holds_out:
         return splits.train_test(n, config.data.test_fraction, config.data.split_seed)
     return np.arange(n), None
 
 
 def dealt(config: Config, loaded: Records, rows: Any) -> list[Any]:
-    """Which of these rows each party trains on."""
+    """Deal these rows out: those that each party trains on."""
     try:
         owner, parties = owners(config, loaded, rows)
     except DataError as error:

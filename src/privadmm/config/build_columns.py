@@ -13,7 +13,7 @@ from privadmm.errors import ConfigError
 
 
 def aligned(config: Config, counted: bool = False) -> tuple[Records, list[list[int]]]:
-    """The parties' own files as one table, and the columns of each."""
+    """The parties' own files as one table, and the columns of each party."""
     table = config.data
     if config.parties.files is None or table.id is None or table.label is None:
         raise ConfigError(f"{config.path}: [parties] files needs [data] id and label")

@@ -45,9 +45,9 @@ def path_of(config: Config, party: int) -> Path:
 def collect(
     config: Config, parties: Sequence[int], measured: bool
 ) -> tuple[Shards, Shards | None, tuple[str, ...], Misread]:
-    """What these parties train on, what they hold out, the features' names, and counts of misread cells and rows.
+    """Read these parties' files: what they train on, what they hold out, the features' names, and counts of misreading.
 
-    The second and the last are for a simulation, which is `measured`.
+    Records are held out only if `measured`, and misread cells counted only if this is also a simulation.
     """
     bound, misread = data_source.row_bound(config), list[Misread]()
     counted = measured and config.run.mode == "simulation"
@@ -66,7 +66,7 @@ def collect(
         names = loaded.names
         rows, held_out = split(config, len(loaded), party)
         declared = len(rows) if config.parties.sizes is None else config.parties.sizes[party]
-        if declared != len(rows):  # noise and weights rest on it
+        if declared != len(rows):  # noise and weights rest on the declared number
             raise ConfigError(
                 f"{path}: [parties] sizes declares {declared} records for party {party}, whose file has {len(rows)} "
                 f"to train on; correct sizes in {config.path}, or the file"
@@ -76,7 +76,7 @@ def collect(
         train.add(party, loaded.X, loaded.y, rows)
         if measured and len(held_out):
             test.add(party, loaded.X, loaded.y, held_out)
-        del loaded  # before the next file is read, and not after
+        del loaded  # frees memory before the next file is read
     block, held = train.block(), test.block()
     if block is None or names is None:
         raise ConfigError(f"{config.path}: there are no parties whose files to read; set [parties] count")

@@ -32,11 +32,11 @@ class Complaints:
         self.report.add((section, key), what, allowed, fix)
 
     def misfit(self, section: str, key: str, other: str, allowed: str) -> None:
-        """A key that does not go with another one."""
+        """Complain about a key that does not go with another one."""
         self.add(section, key, f"does not go with {other}", allowed, "remove it")
 
     def clash(self, section: str, key: str, other: str, allowed: str, fix: str = "") -> None:
-        """A value that is not allowed beside another one."""
+        """Complain about a value that is not allowed beside another key's value."""
         self.add(section, key, f"is {show(getattr(self.tables[section], key))} beside {other}", allowed, fix)
 
     def missing(self, section: str, key: str, beside: str, instead: str = "") -> None:
@@ -80,7 +80,7 @@ def _check_source(data: DataTable, to: Complaints) -> None:
 
 
 def format_of(data: DataTable) -> str | None:
-    """The declared format, or else the one that readers know by the extension; None: unknown."""
+    """The declared format, or else the format that readers know by the extension; None: unknown."""
     from privadmm.data.readers import EXTENSIONS
 
     by_extension = (kind for kind, ends in EXTENSIONS.items() if data.source.lower().endswith(ends))
@@ -114,7 +114,7 @@ def _check_count(parties: PartiesTable, to: Complaints) -> None:
 
 
 def _check_records(data: DataTable, parties: PartiesTable, to: Complaints) -> None:
-    """Compare the declared number of all records with other keys that say how many there are."""
+    """Compare the declared number of all records with other keys that imply how many there are."""
     if (records := parties.records) is None:
         return
     if data.embedded:
@@ -150,7 +150,7 @@ def _check_files(data: DataTable, parties: PartiesTable, to: Complaints) -> None
 
 
 def read_by_workers(data: DataTable, run: RunTable) -> bool:
-    """Nobody but the workers reads the records, not even to measure."""
+    """Whether the workers alone read the records: nobody else does, not even to measure."""
     return data.by_party and run.engine == "dask" and run.mode == "deployment"
 
 
@@ -234,7 +234,7 @@ def _check_run(run: RunTable, parties: PartiesTable, to: Complaints) -> None:
 
 
 def _check_tls(run: RunTable, to: Complaints) -> None:
-    """All three files or none: neither side talks to one without a certificate."""
+    """Require all three files of TLS or none: neither side talks to the other without a certificate."""
     keys = ("tls_ca", "tls_cert", "tls_key")
     given = [key for key in keys if getattr(run, key) is not None]
     tls = run.scheduler is not None and run.scheduler.startswith("tls:")

@@ -1,4 +1,4 @@
-"""What [data] declares, and its records read as it says."""
+"""The records of [data], read as that section declares them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,14 +40,14 @@ def check_embedded(config: Config) -> None:
 
 
 def people_of(config: Config) -> Records:
-    """The people of embedded data, not encoded, in the order in which `records` has them encoded."""
+    """The rows of embedded data, not encoded, in the order of the encoded ones of `records`."""
     check_embedded(config)
     rows: adult.Rows = "complete" if config.data.source == "embedded:adult" else "all"
     return adult.load("raw", rows, raw=config.parties.column is not None)
 
 
 def names(config: Config) -> tuple[str, ...] | None:
-    """The names of the encoded features, where the config alone tells them."""
+    """The names of the encoded features, if the config alone tells them; else None."""
     if config.data.source == "embedded:a9a":
         return adult.A9A_NAMES
     declared = schema(config)
@@ -69,7 +69,7 @@ def read_file(config: Config, path: Path, counted: bool = False) -> Records:
         on_bad=table.on_bad,
         dim=table.dim,
         counted=counted,
-        store=Store(None if config.run.limit is None else min(config.run.limit, 8 * PIECE)),  # until it is packed
+        store=Store(None if config.run.limit is None else min(config.run.limit, 8 * PIECE)),  # until they are packed
     )
     if not stored_sparse(config, declared):
         return loaded
@@ -79,7 +79,7 @@ def read_file(config: Config, path: Path, counted: bool = False) -> Records:
 
 
 def stored_sparse(config: Config, declared: Schema | None) -> bool:
-    """Whether the schema makes the matrix sparse. It never looks at values: last bits of results depend on it."""
+    """Whether the schema makes the matrix sparse. Values have no say: the last bits of results depend on the answer."""
     return declared is not None and declared.sparse and config.parties.split != "features"
 
 

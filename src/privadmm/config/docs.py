@@ -1,4 +1,4 @@
-"""The documentation of the config file, from its declarations: as text, as a page, and as JSON Schema for editors."""
+"""Document the config file from its declarations: as text, as a page, and as JSON Schema for editors."""
 
 import dataclasses
 import sys
@@ -40,7 +40,7 @@ seed = 0
 
 
 def _sections(algorithms: Algorithms | None) -> Iterator[tuple[str, str, Mapping[str, Field]]]:
-    """Title, summary and keys of each section. [algorithm] has one for all algorithms, and one for each of them."""
+    """Title, summary and keys of each section. [algorithm] has an entry for all algorithms, and one for each."""
     known = known_algorithms(algorithms)
     for name, table in SECTIONS.items():
         yield f"[{name}]", _summary(table), algorithm_fields(known) if name == "algorithm" else fields_of(table)
@@ -49,7 +49,7 @@ def _sections(algorithms: Algorithms | None) -> Iterator[tuple[str, str, Mapping
 
 
 def _summary(table: type[Any]) -> str:
-    """The first line of the class's docstring; of its module's, if a dataclass has only what Python wrote."""
+    """The first line of the class's docstring, or of its module's if the class has only the one that Python makes."""
     own = table.__doc__ or ""
     doc = sys.modules[table.__module__].__doc__ or "" if own.startswith(f"{table.__name__}(") else own
     return doc.split("\n")[0]

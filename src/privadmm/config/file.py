@@ -51,7 +51,7 @@ class Config:
     text: str
 
     def resolve(self, name: str) -> Path:
-        """A path that the file names, relative to where we are."""
+        """A path that the file names, relative to the working directory."""
         return self.path.parent / name
 
     @property
@@ -61,9 +61,9 @@ class Config:
 
     @property
     def holds_out(self) -> bool:
-        """Whether records are held out to measure by; a deployment measures nothing.
+        """Whether rows are held out to measure by; a deployment measures nothing.
 
-        With a private evaluation, a simulation measures by the records that it holds out.
+        A private evaluation holds records out itself, and a simulation measures by these.
         """
         return self.data.test_fraction > 0 and self.run.mode == "simulation" and not self.evaluates
 
@@ -74,7 +74,7 @@ class Config:
 
     @cached_property
     def digest(self) -> str:
-        """Identify the config, but not the places where the run and its records are kept or reached.
+        """A digest of the config, without the places where the run and its records are kept or reached.
 
         Order of keys, comments, and defaults written out make no difference.
         """
@@ -82,7 +82,7 @@ class Config:
         tables["privacy"] = {} if self.privacy is None else _keys(self.privacy)
         tables["algorithm"] |= {"parameters": _keys(self.algorithm.parameters)}
         if self.evaluation == sections.EvaluationTable():
-            del tables["evaluation"]  # so that configs from before there was this section keep their digest
+            del tables["evaluation"]  # a config that is older than this section keeps its digest
         for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory", "threads"):
             del tables["run"][key]
         # A config without these keys keeps the digest that it had before they existed.
@@ -132,7 +132,7 @@ def known_algorithms(algorithms: Algorithms | None) -> Algorithms:
 
 
 def _home(algorithms: Algorithms, key: str) -> str:
-    """Where a key belongs, for those who wrote it in another section; "" if nowhere."""
+    """The section where a key belongs, for errors about a key in another one; "" if there is none."""
     places = [f"[{section}]" for section, table in SECTIONS.items() if key in fields_of(table)]
     places += [f"[algorithm] name = {show(name)}" for name, method in algorithms.items() if key in fields_of(method)]
     return listed(places) if places else ""
@@ -224,7 +224,7 @@ def check_alone(config: Config) -> None:
 
 
 def check_elsewhere(config: Config) -> None:
-    """Refuse undeclared records that only workers read; checked again, since the engine may be the command line's."""
+    """Refuse undeclared records that only workers read. Checked again, since an option may have changed the engine."""
     to = _complaints(config)
     check_declared(config.data, config.parties, config.run, to)
     to.report.check()
@@ -240,7 +240,7 @@ def override(
     purpose: str | None = None,
     requester: str | None = None,
 ) -> Config:
-    """Put the command line's options in place of the file's keys; `out` is relative to where we are."""
+    """Put the command line's options in place of the file's keys; `out` is relative to the working directory."""
     place = None if out is None else str(Path(out).absolute())
     options = {"seed": seed, "engine": engine, "scheduler": scheduler, "out": place}
     options |= {"purpose": purpose, "requester": requester}

@@ -26,7 +26,7 @@ _BETWEEN = re.compile(r"(?:[\s,]|#[^\n]*)*")
 
 @dataclass(frozen=True)
 class Lines:
-    """The line of each table and key of a valid TOML text, computed when the first problem is reported."""
+    """The line of each table and key of a valid TOML text; computed only when a problem is reported."""
 
     text: str
     root: At = ()  # the table to which the text belongs
@@ -48,7 +48,7 @@ class Lines:
         return at in self._line
 
     def __getitem__(self, at: At) -> int:
-        """The line of a key; for one that is not there, of its table; failing that, the last line."""
+        """The line of a key, or of its table if the key is missing, or the last line if both are."""
         places = (at[:depth] for depth in range(len(at), 0, -1))
         line = next((self._line[place] for place in places if place in self._line), None)
         return _last_line(self.text) if line is None else line
@@ -124,7 +124,7 @@ class Report:
         return add
 
     def named(self, at: At, value: object) -> str:
-        """A second key, for a message about two: its place, value and line."""
+        """The place, value and line of the second key, for a message about two keys."""
         where = f"line {self.lines[at]}" if self.lines.has(at) else "the default"
         return f"{_place(at)} = {show(value)} ({where})"
 
@@ -173,9 +173,9 @@ def _last_line(text: str) -> int:
 def read_table(
     fields: Mapping[str, Field], raw: object, at: At, report: Report, home: Callable[[str], str] = lambda key: ""
 ) -> dict[str, Any] | None:
-    """The values of one table, defaults filled in, or None after a complaint.
+    """The values of one table, with defaults filled in; None after a complaint.
 
-    home(key) says where a key belongs that is none of these fields, if it belongs anywhere.
+    home(key) names the section of a key that is none of these fields, or is "".
     """
     if not isinstance(raw, dict):
         report.add(at, f"is {show(raw)}", f"a section with the keys {', '.join(fields)}")

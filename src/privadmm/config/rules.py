@@ -1,7 +1,7 @@
 """Rules for single values of the config file that are more than a limit: paths, splits, lists, sizes in bytes.
 
-Each `Rule` has a function that says what is wrong with a value (None: nothing), the words for what is allowed, and
-what JSON Schema can express of it.
+Each `Rule` has a function that says what is wrong with a value (None: nothing), the words for what is allowed, and as
+much of the rule as JSON Schema can express.
 """
 
 import math
@@ -117,7 +117,7 @@ def _memory_problem(value: int | str) -> str | None:
 
 
 def _list_of(what: str, problem: Any = lambda value: None, **json: Any) -> Rule:
-    """A list that is not empty; `problem` says what else may be wrong with it."""
+    """The rule of a list that is not empty; `problem` says what else may be wrong with it."""
     return Rule(lambda value: problem(value) if value else "is an empty list", what, {"minItems": 1, **json})
 
 

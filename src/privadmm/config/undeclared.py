@@ -2,7 +2,7 @@
 
 `account` and every other command that says what a job will cost build the job that `train` builds, on the same public
 facts. A fact that only the records tell (how many each party holds, how many features they have) is an `Undeclared`.
-Using one raises an error that names the key to declare. So a figure that comes out did not depend on it.
+Using it raises an error that names the key to declare. So a figure that comes out did not depend on such a fact.
 """
 
 from dataclasses import dataclass

@@ -50,10 +50,10 @@ def load(
     "a9a" is 123 binary columns, CSR; "raw" is the 14 columns, a category as its place in SCHEMA's list and -1 where
     missing.
     rows: "complete" leaves out the 3,620 rows with a missing cell (45,222 stay); "all" keeps them, as zero blocks; None
-    is the custom, complete for onehot and raw, all for a9a.
+    is the usual choice, complete for onehot and raw, all for a9a.
     Records.columns: the raw columns with "?" where missing, the label "income", and "part", which is "train" for the
-    rows of adult.data and "test" for those of adult.test. They take as long as all the rest: without `raw`, there are
-    none.
+    rows of adult.data and "test" for those of adult.test. To make them takes as long as all the rest: raw=False leaves
+    them out.
     """
     check_choice(Form, **{"adult form": form})
     check_choice(Rows, **{"adult rows": "all" if rows is None else rows})
@@ -89,7 +89,7 @@ def load(
 def _raw_columns(codes: Mapping[str, Ints]) -> dict[str, NDArray[Any]]:
     """The columns before they were coded."""
     return {
-        # -1 finds the mark, which stands last.
+        # Code -1 takes the last entry, the mark of a missing cell.
         name: np.array([*column.values, MISSING])[codes[name]] if isinstance(column, Category) else codes[name]
         for name, column in SCHEMA.columns.items()
     }
@@ -116,7 +116,7 @@ def _a9a_codes(codes: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _matrix(entries: Sequence[tuple[Ints, Floats, int]], sparse: bool) -> Matrix:
-    """One block of columns after another: the place of a record's only entry in it, its value, and its width."""
+    """Join blocks of columns, given as (place and value of every record's only entry in the block, width)."""
     starts = np.cumsum([0, *(width for _, _, width in entries)])
     places, values = (np.empty((len(entries[0][0]), len(entries)), kind) for kind in (np.int32, np.float64))
     for block, (place, value, _) in enumerate(entries):
@@ -134,12 +134,12 @@ def _matrix(entries: Sequence[tuple[Ints, Floats, int]], sparse: bool) -> Matrix
 
 
 def _of_category(codes: Ints, width: int) -> tuple[Ints, Floats, int]:
-    """A 1 at the code; nothing where it is -1."""
+    """The block of a category: a 1 at the code, and no entry where the code is -1."""
     return np.maximum(codes, 0), (codes >= 0).astype(np.float64), width
 
 
 def _of_number(codes: Ints, column: Number | Date) -> tuple[Ints, Floats, int]:
-    """The number's share of its range, or a 1 at its bin."""
+    """The block of a number: its share of the range, or a 1 at its bin."""
     block = column.encode(codes)
     return block.argmax(axis=1), block.max(axis=1), block.shape[1]
 

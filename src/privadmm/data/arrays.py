@@ -27,7 +27,7 @@ def pack(arrays: Mapping[str, Array], **facts: Any) -> bytes:
 
 
 def pieces(arrays: Mapping[str, Array], **facts: Any) -> list[bytes | memoryview]:
-    """The bytes of `pack`, one after another: a header, and the arrays where they are."""
+    """The bytes of `pack` in pieces: a header, and the memory of each array, copied only if not contiguous."""
     solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     layout = tuple((name, array.dtype.str, array.shape) for name, array in solid.items())
     head = heading(layout, json.dumps(facts, sort_keys=True) if facts else "{}")
@@ -71,7 +71,7 @@ def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Later:
-    """Bytes that are made when somebody asks for them: a ledger in memory is hardly ever asked."""
+    """Bytes that are made only when somebody reads them: those of a ledger in memory hardly ever are."""
 
     make: Callable[[], bytes]
 

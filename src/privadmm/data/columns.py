@@ -1,4 +1,4 @@
-"""Vertical parties: each holds other columns, D_m (N x d_m), about the same N people in the same order.
+"""Vertical parties: each holds columns of its own, D_m (N x d_m), about the same N people in the same order.
 
 Every row of a party lies in the unit ball, as in `Shards`: clipped to that party's declared bound and divided by it. An
 intercept is a constant feature of the last party. Where neighbours differ in one column (`column_bound` q given), a row
@@ -39,7 +39,7 @@ class Features:
     """One party's D, dense or CSR, with its products by stacks x (R, d) and g (R, N)."""
 
     A: Any
-    factors: dict[float, Any] = field(default_factory=dict, repr=False)  # of `ridge`, for the mu used last
+    factors: dict[float, Any] = field(default_factory=dict, repr=False)  # the factor of `ridge` for the last mu
 
     @property
     def people(self) -> int:
@@ -78,7 +78,7 @@ class Features:
     def ridge(self, t: Floats, mu: float) -> Floats:
         """(D^T D + mu)^-1 D^T t by a Cholesky factor, which is kept for the next t (R, N) with the same mu.
 
-        With fewer people than columns by one of D D^T + mu, since D^T (D D^T + mu)^-1 is the same matrix.
+        With fewer people than columns the factor is of D D^T + mu, since D^T (D D^T + mu)^-1 is the same matrix.
         """
         from scipy.linalg import cho_factor, cho_solve
 
@@ -100,7 +100,7 @@ class Features:
         return np.asarray(square.toarray() if hasattr(square, "toarray") else square)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Features, (self.A,)  # without the factorisations, which the receiver can make again
+        return Features, (self.A,)  # the receiver makes the factorisations again
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ def columns_clipped(name: int, X: Any, clip: Clip, q: float) -> Any:
     if bad := int(np.sum(~np.isfinite(A.data if sparse else A))):
         raise DataError(f"party {name}: {bad} entries are not finite; clean or drop these people")
     largest = np.asarray(abs(A).max(axis=0).todense() if sparse else abs(A).max(axis=0)).ravel()
-    # Divided by its largest entry first, no square overflows.
+    # Columns are divided by their largest entries first, so that no square overflows.
     scale = np.maximum(largest, 1e-300)
     unit = A.multiply(1 / scale) if sparse else A / scale
     squares = (unit.multiply(unit) if sparse else unit * unit).sum(axis=0)
@@ -327,7 +327,7 @@ def read_aligned(
 def read_labels(
     path: Path, format: Format | None, id: str, label: str, classes: Classes | None
 ) -> tuple[NDArray[Any], Floats]:
-    """Read the coordinator's file: ids and labels, and nothing else of it."""
+    """Read ids and labels from the coordinator's file, and nothing else."""
     with opened(path, format) as table:
         for name in (id, label):
             require_column(name, table.header)

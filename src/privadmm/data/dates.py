@@ -16,7 +16,7 @@ from privadmm.errors import ConfigError
 
 Part = Literal["month", "weekday"]
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-DIRECTIVES = "YymdHMSfj"  # those that mean the same in every language
+DIRECTIVES = "YymdHMSfj"  # the directives of strptime that mean the same in every language
 LONGEST = 40
 # Dates are spread more evenly over their range than other numbers: bins of equal length.
 EDGES: dict[Encoding, tuple[float, ...]] = {
@@ -25,12 +25,12 @@ EDGES: dict[Encoding, tuple[float, ...]] = {
     "coarse": tuple(fifth / 5 for fifth in range(5)),
 }
 EPOCH = date(1970, 1, 1).toordinal()
-FIRST, LAST = date.min.toordinal() - EPOCH, date.max.toordinal() - EPOCH  # the days that are a date
+FIRST, LAST = date.min.toordinal() - EPOCH, date.max.toordinal() - EPOCH  # the range of Python's dates
 
 
 @dataclass(frozen=True)
 class Date(Kind):
-    """Dates as `format` writes them (as strptime), from `low` to `high`, which are written so too.
+    """Dates written in `format` (as for strptime), from `low` to `high`, which are written in it too.
 
     The number is (date - low) / (high - low), clipped to [0, 1], or its bin; each of `parts` adds a one-hot block.
     """
@@ -84,13 +84,13 @@ class Date(Kind):
 
     @property
     def unit(self) -> Literal["D", "s"]:
-        """The precision of bins' names: a day, or a second where days alone would name two bins alike."""
+        """The precision of bins' names: a day, or a second where two bins would begin on one day."""
         few = self.day(self.high) - self.day(self.low) < 2 * len(self.edges)
         return "s" if "H" in self.format and few else "D"
 
     @property
     def starts(self) -> list[str]:
-        """The beginnings of bins as in their names; empty without bins."""
+        """The beginnings of bins, written as in their names; empty without bins."""
         low, high = self.day(self.low), self.day(self.high)
         return [stamp(low + edge * (high - low), self.unit) for edge in self.edges]
 
@@ -124,7 +124,7 @@ class Date(Kind):
         return np.isnan(self.days(values))
 
     def encode(self, values: NDArray[Any]) -> Floats:
-        """Encode any values: out of range is clipped; what is no date becomes what is declared, or the low end."""
+        """Encode any values. Dates out of range are clipped; other cells become what is declared, or the low end."""
         days, low, high = self.days(values), self.day(self.low), self.day(self.high)
         gone = np.isnan(days)
         filled = np.where(gone, low if self.default is None else self.day(self.default), days)
@@ -149,7 +149,7 @@ class Date(Kind):
 
 
 def check_format(format: object) -> None:
-    """Refuse a format that does not say a date by itself, or in which words of a language stand."""
+    """Refuse a format without a year, with a part twice, or with words that differ by language."""
     if not isinstance(format, str) or not format.strip() or len(format) > LONGEST:
         raise ConfigError(f'a date has a format such as "%Y-%m-%d", of {LONGEST} characters at most, not {format!r}')
     if "%" not in format:
@@ -173,7 +173,7 @@ def parsed(word: str, format: str) -> float:
 
 
 def ordinal(cell: date) -> float:
-    """Days since 1970, by the clock that the cell itself has; NaN for a date that is none (pandas' NaT)."""
+    """Days since 1970, by the cell's own clock whatever its time zone; NaN for pandas' NaT."""
     try:
         day = float(cell.toordinal() - EPOCH)
         if isinstance(cell, datetime):
@@ -190,12 +190,12 @@ def within(days: Floats) -> Floats:
 
 
 def stamp(day: float, unit: Literal["D", "s"]) -> str:
-    """Days since 1970 as a date, or to the second."""
+    """Write days since 1970 as a date ("D"), or to the second ("s")."""
     return str((np.datetime64(0, "s") + np.timedelta64(round(day * 86400), "s")).astype(f"datetime64[{unit}]"))
 
 
 def parts_of(names: Any) -> tuple[Part, ...]:
-    """Parts in the order in which they are encoded."""
+    """Check that declared parts are a list."""
     if isinstance(names, str) or not isinstance(names, list | tuple):
         raise ConfigError(f"parts are a list of {' and '.join(map(repr, get_args(Part)))}, not {names!r}")
     return tuple(names)

@@ -3,7 +3,7 @@
 It is the map of training: a number or date is clipped to its declared range, an unknown category is a block of zeros or
 the declared level for others, a missing cell is what its column declares, and without a schema every column is a number
 as it stands. A column that the model does not know is refused, or ignored and named, as the caller says. The label,
-and columns that told parties or people apart, may stand there and are not read.
+and columns that named the party or the person of a row, may be in the table and are not read.
 """
 
 import csv
@@ -31,7 +31,7 @@ Rows = Iterable[Mapping[str, Any]] | Mapping[str, Any] | NDArray[Any]
 
 @dataclass(frozen=True)
 class Encoder:
-    """Makes the features `names`, in the model's order. Columns `beside` may stand beside them, and are not read."""
+    """Makes the features `names`, in the model's order. Columns `beside` may be in a table, and are not read."""
 
     names: tuple[str, ...]
     schema: Schema | None = None
@@ -39,7 +39,7 @@ class Encoder:
     beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        raw.check_choice(OnBad, on_bad=self.on_bad)
+        check_choice(OnBad, on_bad=self.on_bad)
         if self.schema is not None and (unknown := set(self.names) - set(self.schema.names)):
             raise ConfigError(f"the schema makes no feature {min(unknown)!r}; the model needs one")
 
@@ -148,7 +148,7 @@ def _one_by_one(encoder: Encoder, rows: Iterable[Mapping[str, Any]], extra: Extr
         encoder.check_known(row, extra, f"row {number}: ")
     table = {name: np.empty(len(rows), dtype=object) for name in encoder.columns}
     for name, column in table.items():
-        column[:] = [row[name] for row in rows]  # of any types, which np.array would make one
+        column[:] = [row[name] for row in rows]  # of mixed types, which np.array would convert to one type
     return table
 
 

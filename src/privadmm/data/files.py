@@ -1,4 +1,4 @@
-"""Write files in one step, so that a file is whole or not there; files that only their owner may read; JSON."""
+"""Write files in one step, so that a crash leaves no half-written one; files that only their owner may read; JSON."""
 
 import json
 import math
@@ -23,7 +23,7 @@ def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
-    except BaseException:  # a full disk has no room for half of a file, either
+    except BaseException:  # half of a file is of no use, and takes room on a disk that may be full
         fresh.unlink(missing_ok=True)
         raise
 

@@ -35,7 +35,7 @@ class Frame:
     schema: Schema | None = None  # how raw columns become `names`; None: they are plain numbers
     on_bad: OnBad = "refuse"
     label: str | None = None
-    unused: tuple[str, ...] = ()  # columns of the training file that are not features: the party of a row, and its id
+    unused: tuple[str, ...] = ()  # columns of the training file that name a row's party or person, and are no features
 
     @property
     def encoder(self) -> Encoder:
@@ -128,7 +128,7 @@ def frame_of(kept: Any) -> Frame:
         *(schema, kept.get("on_bad", "refuse"), label),
         unused=tuple(unused),
     )
-    _ = frame.encoder  # which refuses a schema that does not make these features
+    _ = frame.encoder  # making it refuses a schema that does not have these features
     return frame
 
 

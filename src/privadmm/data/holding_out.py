@@ -1,7 +1,7 @@
-"""Split the records of every party in two, to train on and to be evaluated by, from public facts alone.
+"""Split every party's records, by public facts alone, into those to train on and those to evaluate with.
 
 Which places of a party's list are held out follows from its number of records, its own number, the declared fraction
-and a declared seed. No value of a record has a say in it, so neighbours are split alike.
+and a declared seed. It depends on no value of a record, so neighbouring data sets are split alike.
 """
 
 from typing import Any
@@ -21,21 +21,20 @@ def held_sizes(sizes: Ints, fraction: float) -> Ints:
 
 def parted(shards: Shards, fraction: float, seed: int) -> tuple[Shards, Shards | None]:
     """The block to train on, and the held-out records of those parties that have any; None if nobody has."""
-    held = held_sizes(shards.sizes, fraction)
     places = [
         splits.of_party(int(n), fraction, seed, int(party)) for n, party in zip(shards.sizes, shards.ids, strict=True)
     ]
-    kept = chosen(shards, [train for train, _ in places])
-    return kept, chosen(shards, [test for _, test in places]) if held.any() else None
+    train, test = ([rows[k] for rows in places] for k in (0, 1))
+    return chosen(shards, train), chosen(shards, test) if any(map(len, test)) else None
 
 
 def chosen(shards: Shards, rows: list[Ints]) -> Shards:
     """A copy of these rows of each party, in block order; parties without any are left out."""
     sizes = np.array([len(own) for own in rows], dtype=np.int64)
-    new = np.cumsum(sizes > 0) - 1  # from positions here to positions there
+    new = np.cumsum(sizes > 0) - 1  # the position that each party gets in the copy
     parts = list[Placed]()
     for slot in shards.slots:
-        if (m := int(sizes[slot.positions[0]])) == 0:  # equally many records, so equally many of them
+        if (m := int(sizes[slot.positions[0]])) == 0:  # a slot's parties have equally many records, and keep so many
             continue
         own = [rows[i] for i in slot.positions]
         labels = shards.y[slot.cells].reshape(slot.shape)

@@ -1,6 +1,6 @@
 """The kinds of columns that a schema declares. Each maps any cell to a block of [0, 1]^width, by what was declared.
 
-A cell without a value is missing: it is empty, or it is not what its column holds. What it becomes is declared too:
+A cell is missing if it is empty or cannot be read as what its column holds. What it becomes is declared too:
 `default` is a value that stands in for it, and `missing` adds an indicator column that is 1 there and 0 elsewhere. With
 an indicator and no default the rest of the block is 0.
 """
@@ -28,11 +28,11 @@ EDGES: dict[Encoding, tuple[float, ...]] = {
 }
 COUNTS = "counts"
 SMALL_COUNTS = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)  # where bins of counts begin; from 100 on a bin for each decade
-MISSING, OTHER = "(missing)", "(other)"  # what stands behind the column's name in names of features
+MISSING, OTHER = "(missing)", "(other)"  # as in the names of features: age=(missing)
 
 
 class Kind(ABC):
-    """What a schema asks of a column, and what all kinds say alike of cells without a value."""
+    """What a schema asks of a column, and how all kinds treat missing cells."""
 
     default: Any
     missing: bool
@@ -48,7 +48,7 @@ class Kind(ABC):
         return 2 if self.missing and self.default is not None else 1
 
     def read_as(self, otherwise: str) -> str:
-        """How missing cells are counted: by what they become, or `otherwise`."""
+        """The name under which missing cells are counted: what they become, or `otherwise`."""
         if self.missing:
             return "indicated"
         return otherwise if self.default is None else "default"
@@ -138,7 +138,7 @@ class Number(Kind):
 
     @property
     def starts(self) -> list[str]:
-        """The beginnings of bins as in their names: short, unless two bins would get one name; empty without bins."""
+        """The beginnings of bins as in their names: short, unless two would look alike; empty without bins."""
         if begins := self.begins:
             return [plain(start) for start in (self.low, *begins)]
         starts = [self.low + edge * (self.high - self.low) for edge in self.edges]
@@ -153,7 +153,7 @@ class Number(Kind):
         return np.isnan(raw.numbers(values))
 
     def encode(self, values: NDArray[Any]) -> Floats:
-        """Encode any values: out of range is clipped; what is no number becomes what is declared, or the low end."""
+        """Encode any values. Numbers out of range are clipped; other cells become what is declared, or the low end."""
         x = raw.numbers(values)
         gone = np.isnan(x)
         x = np.clip(np.where(gone, self.low if self.default is None else self.default, x), self.low, self.high)
@@ -225,14 +225,14 @@ class Category(Kind):
         return self.gone(values, self.codes(values))
 
     def gone(self, values: NDArray[Any], codes: Ints) -> NDArray[np.bool_]:
-        """Where a cell is missing: a word that is on the list never is."""
+        """Where cells are missing. A word on the declared list is never missing, even "none"."""
         cells = raw.words(values)
         gone = np.zeros(len(codes), dtype=bool)
         gone[[row for row in np.flatnonzero(codes < 0) if cells[row].casefold() in raw.MISSING]] = True
         return gone
 
     def encode(self, values: NDArray[Any]) -> Floats:
-        """Encode any values: one that is not on the list, or missing, becomes what is declared, or a block of zeros."""
+        """Encode any values. Missing ones, and those not on the list, become what is declared, or a block of zeros."""
         codes = self.codes(values)
         if not (self.other or self.missing or self.default is not None):
             return one_hot(codes, len(self.values))
@@ -268,7 +268,7 @@ def one_hot(codes: Ints, width: int) -> Floats:
 
 
 def marked(block: Floats, gone: NDArray[np.bool_], empty: bool) -> Floats:
-    """A block with the indicator of missing cells behind it; `empty`: the block is 0 where they are."""
+    """The block and, behind it, the indicator of missing cells; if `empty`, the block itself is 0 for these."""
     if empty:
         block[gone] = 0.0
     return np.concatenate([block, gone[:, None].astype(np.float64)], axis=1)
@@ -286,7 +286,7 @@ def count_cuts(low: float, high: float) -> tuple[float, ...]:
 
 
 def plain(number: float) -> str:
-    """A number as short as it can be without becoming another one."""
+    """A number in six digits if that is exact, else in full."""
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
 

@@ -1,4 +1,4 @@
-"""Which labels a block holds, and of which records. Randomised labels that were stored are compared with it.
+"""Which labels a block holds, and of which records; to compare with randomised labels that were stored before.
 
 A stored label belongs to the record at its place, and the record is known by a digest of its features. The digest is of
 the numbers as they were read, before they are clipped, so it is the same for dense and sparse storage, for every bound
@@ -31,7 +31,7 @@ class LabelSource:
 
     @staticmethod
     def declared(column: str | None, classes: Sequence[Any] | None, rows: Sequence[str] = ()) -> LabelSource:
-        """Make one from what a config or an estimator declares; a file without column names calls its labels y."""
+        """The source that a config or an estimator declares; a file without column names calls its labels y."""
         return LabelSource(column or "y", tuple(str(name) for name in classes or ()), tuple(rows))
 
     def take(self, parties: Ints) -> LabelSource:
@@ -40,7 +40,7 @@ class LabelSource:
 
     @staticmethod
     def join(sources: Sequence[LabelSource | None]) -> LabelSource | None:
-        """Join the sources of a job's blocks; None if one of them has none."""
+        """Join the sources of a job's blocks; None if a block has no source."""
         known = [source for source in sources if source is not None]
         if len(known) < len(sources):
             return None
@@ -51,7 +51,7 @@ UNNAMED = LabelSource()
 
 
 def digest_of(X: Any, rows: Ints) -> str:
-    """Digest these rows of a table in this order: how many numbers of each are not 0, in which columns, and which."""
+    """Digest these rows of a table in this order: how many entries of each are not 0, their columns and values."""
     counts, places, values = (hashlib.sha256() for _ in range(3))
     sparse = hasattr(X, "tocsr")
     step = CHUNK if sparse else max(1, CELLS // int(X.shape[1]))

@@ -41,7 +41,7 @@ def _block(lines: list[bytes], before: int, dim: int) -> tuple[NDArray[Any], ...
     records = [(k, body) for k, line in enumerate(lines, before + 1) if (body := line.split(b"#", 1)[0].strip())]
     tokens = [body.replace(b":", b" ").split() for _, body in records]
     counts = np.array([body.count(b":") for _, body in records], dtype=np.int64)
-    owner = np.repeat(np.arange(len(records)), counts)  # of each entry
+    owner = np.repeat(np.arange(len(records)), counts)  # the record of each entry
 
     def refuse(bad: NDArray[np.bool_], what: str) -> None:
         if bad.any():

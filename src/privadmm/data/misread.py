@@ -1,6 +1,6 @@
-"""Counts of what records lost on the way in: cells that stand for something else than they hold, and clipped rows.
+"""Counts of cells that were read as something else than they hold, and of rows that were clipped.
 
-They are facts about records, so only a simulation may show them, and a party's own people where its file is read.
+They are facts about records: only a simulation may show them, and a party to its own people where it reads its file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,8 +22,8 @@ AMISS = {
     "default": "without a value, read as the declared default",
     "indicated": "without a value, marked as missing",
 }
-NEARLY_ALL = 0.9  # of the rows, from which share on clipping is worth a warning
-HARDLY_CLIPPED = 1 + 1e-9  # times the bound; beyond it a row counts as clipped, and within it as rounded
+NEARLY_ALL = 0.9  # the share of clipped rows above which there is a warning
+HARDLY_CLIPPED = 1 + 1e-9  # a row counts as clipped if it is longer than this times the bound: less is rounding
 
 
 def amiss(unread: Unread, rows: int) -> list[str]:
@@ -76,7 +76,7 @@ def longer(X: Any, bound: float) -> int:
 
 
 def clipped_warning(count: int, rows: int, bound: float) -> str | None:
-    """The warning where nearly all rows lose their length."""
+    """The warning that nearly all rows are clipped; None if they are not."""
     if count <= NEARLY_ALL * rows:
         return None
     return (

@@ -60,17 +60,17 @@ class Map:
         return out
 
 
-# Records that somebody sees through a map, for as long as somebody does: by whose they are, and by map.
+# Records seen through a map, by their block and by the map. An entry goes when nobody uses its records any more.
 _SEEN: "WeakKeyDictionary[Shards, WeakValueDictionary[tuple[bytes, float], Shards]]" = WeakKeyDictionary()
 
 
 def through(shards: "Shards", map: Map) -> "Shards":
-    """The records as `map` shows them. Where parties and figures look through one map, they share one copy."""
+    """The records as `map` shows them. All who use one map on the same records share one copy."""
     held = _SEEN.setdefault(shards, WeakValueDictionary())
-    seen = held.get((map.key, map.b))
-    if seen is None:
-        seen = held[map.key, map.b] = shards.mapped([map] * len(shards.ids), shards.dim + 1)
-    return seen
+    mapped = held.get((map.key, map.b))
+    if mapped is None:
+        mapped = held[map.key, map.b] = shards.mapped([map] * len(shards.ids), shards.dim + 1)
+    return mapped
 
 
 def moments(shards: "Shards", nonnegative: bool) -> Floats:

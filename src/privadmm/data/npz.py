@@ -1,4 +1,4 @@
-"""Read the arrays of an npz file, the features a few megabytes at a time; a `Store` decides where these are kept."""
+"""Read the arrays of an npz file. Features are read a few megabytes at a time, and kept where a `Store` says."""
 
 import math
 from typing import IO, Any, cast
@@ -50,21 +50,13 @@ def features(arrays: NpzFile, store: Store) -> Floats:
         if kind.kind not in "biuf" or len(shape) != 2 or shape[1] == 0:
             raise DataError(f"X must be numbers of shape (n, d), not {kind} of shape {shape}")
         count = math.prod(shape)
-        if count * kind.itemsize > member.file_size:  # before room is made for what cannot come
+        if count * kind.itemsize > member.file_size:  # the header promises more than there is: reserve no memory
             raise EOFError
         flat = store.empty((count,))
         for start in range(0, count, NUMBERS_AT_ONCE):
             part = flat[start : start + NUMBERS_AT_ONCE]
-            part[...] = np.frombuffer(exactly(file, len(part) * kind.itemsize), kind)
+            content = file.read(len(part) * kind.itemsize)
+            if len(content) < len(part) * kind.itemsize:
+                raise EOFError
+            part[...] = np.frombuffer(content, kind)
     return flat.reshape(shape, order="F" if by_column else "C")
-
-
-def exactly(file: IO[bytes], size: int) -> bytes:
-    """The next `size` bytes."""
-    parts = list[bytes]()
-    while size:
-        parts.append(file.read(size))
-        if not parts[-1]:
-            raise EOFError
-        size -= len(parts[-1])
-    return b"".join(parts)

@@ -33,7 +33,7 @@ def labels(values: NDArray[Any], classes: Sequence[ClassName], name: str = "labe
     signs = {_token(_word(classes[0])): -1.0, _token(_word(classes[1])): 1.0}
     values = np.asarray(values)
     place: Any = slice(None)
-    if values.dtype.kind in "biuf":  # one word for equal numbers: one for each would take ten times their room
+    if values.dtype.kind in "biuf":  # words of distinct numbers alone: those of all cells take ten times their memory
         values, place = np.unique(values, return_inverse=True)
     cells = words(values)
     sign_of = {word: signs.get(_token(word), 0.0) for word in set(cells)}
@@ -66,7 +66,7 @@ def class_pair(classes: Sequence[ClassName]) -> Classes:
 
 
 def check_choice(choices: Any, **values: object) -> None:
-    """Refuse a value that is none of this Literal's."""
+    """Refuse a value that is not one of a Literal's."""
     for name, value in values.items():
         if value not in get_args(choices):
             raise ConfigError(f"{name} must be {listed([show(choice) for choice in get_args(choices)])}, not {value!r}")
@@ -84,7 +84,7 @@ def require_column(name: str, have: Mapping[str, Any] | Sequence[str]) -> None:
         )
 
 
-ALIKE = 0.75  # from which on a name may be meant for another
+ALIKE = 0.75  # the likeness from which on an error points to a column
 
 
 def likeness(name: str, other: Any) -> float:
@@ -109,7 +109,7 @@ def distinct_columns(header: Sequence[str]) -> None:
 
 
 def require_table(names: Iterable[str], table: Mapping[str, Any]) -> None:
-    """Refuse a table without one of these columns, or in which they are not lists of one length."""
+    """Refuse a table that lacks one of these columns, or whose columns are not lists of one length."""
     for name in names:
         require_column(name, table)
     shapes = {name: np.shape(table[name]) for name in names}
@@ -119,14 +119,14 @@ def require_table(names: Iterable[str], table: Mapping[str, Any]) -> None:
 
 
 def require_numbers(name: str, values: NDArray[Any], where: Callable[[int], str], fix: str) -> Floats:
-    """Convert a column of finite numbers. Tells the owner where and how many others are, never what the cells hold."""
+    """Convert a column of finite numbers. An error says where other cells are and how many, never what they hold."""
     x = numbers(values)
     require_read(name, np.isnan(x), "finite number", where, fix)
     return x
 
 
 def require_read(name: str, bad: NDArray[np.bool_], what: str, where: Callable[[int], str], fix: str) -> None:
-    """Refuse a column of which cells are `bad`: tell where and how many, never what they hold."""
+    """Refuse a column with `bad` cells. The error says where they are and how many, never what they hold."""
     if bad.any():
         raise DataError(
             f"column {name!r}: {int(bad.sum())} of {len(bad)} rows hold no {what} "
@@ -189,7 +189,7 @@ def _word(value: Any) -> str:
 
 
 def _token(word: str) -> str | float:
-    """The number that a word spells, if it does, so that "+1" and "1.0" are the same class."""
+    """The number that a word spells, so that "+1" and "1.0" are the same class; any other word as it is."""
     if word.casefold() in ("true", "false"):
         return float(word.casefold() == "true")
     number = _number(word)

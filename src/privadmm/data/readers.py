@@ -101,7 +101,7 @@ def read(
     the label and those in `keep` is a number. npz: arrays X (n, d) and y (n,). libsvm: indices from 1, and `dim` is
     declared. csv and libsvm may be gzipped. classes = (negative, positive) gives y = -1 / +1; None leaves y a number.
     A schema brings its own label and classes. `store` decides where X of an npz file is kept; None: in memory.
-    `counted`: also count cells that a schema reads as something else than they hold, for a simulation or their owner.
+    `counted`: also count cells that a schema reads as something else than they hold; for a simulation or their owner.
     """
     path = Path(path)
     raw.check_choice(OnBad, on_bad=on_bad)
@@ -162,7 +162,7 @@ def load_features(
 ) -> tuple[Floats, Columns]:
     """X (n, d) of these columns, encoded by their schema or as plain numbers, and all columns that were read.
 
-    Further columns to read are `numeric` or `text`.
+    `numeric` and `text` name further columns to read.
     """
     if not features:
         raise DataError("has no feature columns; add at least one")
@@ -267,7 +267,7 @@ class _Csv:
 
 
 class _Parquet:
-    """A parquet file, with what `_Csv` has."""
+    """A parquet file, with the methods of `_Csv`."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -344,7 +344,7 @@ def feature_names(d: int) -> tuple[str, ...]:
 
 
 def _matrix(X: Any, y: NDArray[Any], label: str, classes: Classes | None, kept: Columns) -> Records:
-    """Records without column names, whose features must be finite."""
+    """Records of a file without column names. Features that are not finite are refused."""
     names, dense = feature_names(X.shape[1]), isinstance(X, np.ndarray)
     if dense:
         bad = np.zeros(len(names), dtype=bool)

@@ -1,4 +1,4 @@
-"""Records that several rows of a block share: the replicas of a party are right-hand sides of one pass over them."""
+"""Records that several rows of a block share: a party's replicas are right-hand sides of one pass over its records."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from privadmm.data.storage import Derivative, Stored
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The records of k parties, of which party i has counts[i] rows of the block in a row, perhaps none.
+    """The records of k parties, of which party i has counts[i] consecutive rows of the block, perhaps none.
 
-    It has the products of `Dense`, with a row where that has a party. How a party's sums are rounded depends on how
-    many rows it has, and not on other parties.
+    It has the products of `Dense`, with one row for each replica in place of one for each party. How a party's sums are
+    rounded depends on the number of its rows, and not on other parties.
     """
 
     piece: Stored
@@ -38,7 +38,7 @@ class Shared:
 
     @cached_property
     def _alone(self) -> list[tuple[Stored, slice]]:
-        """Parties that have rows, and where these are; as one piece if all have equally many."""
+        """The records of each party that has rows, and which rows; one piece for all if they have equally many."""
         if (self.counts == self.counts[0]).all():
             return [(self.piece, slice(0, int(self.counts.sum())))]
         ends = np.cumsum(self.counts).tolist()
@@ -47,8 +47,8 @@ class Shared:
 
     def _each(self, product: Callable[[Stored, Floats, slice], Floats], v: Floats) -> Floats:
         """Join the products of parties' records with v (rows, R, width), all rows of a party at once."""
-        found = [product(piece, v[at].reshape(piece.shape[0], -1, v.shape[-1]), at) for piece, at in self._alone]
-        rows = [part.reshape(-1, v.shape[1], part.shape[-1]) for part in found]
+        products = (product(piece, v[at].reshape(piece.shape[0], -1, v.shape[-1]), at) for piece, at in self._alone)
+        rows = [part.reshape(-1, v.shape[1], part.shape[-1]) for part in products]
         return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
     def margins(self, x: Floats) -> Floats:

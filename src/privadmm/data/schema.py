@@ -71,7 +71,7 @@ class Schema:
         return tuple(encoded for name, column in self.columns.items() for encoded in column.names(name))
 
     def present(self, names: Iterable[str]) -> list[str]:
-        """Today's names of features in a model that may be older: it named bins by their beginnings, `age>=17`."""
+        """Translate the feature names of an older model, which named bins by their beginnings, `age>=17`."""
         earlier = {
             f"{column}>={start}": now
             for column, kind in self.columns.items()
@@ -121,9 +121,9 @@ class Schema:
     ) -> Floats:
         """Encode records column by column: (n, dim), every entry in [0, 1]. Columns that are not declared are ignored.
 
-        A cell that is no finite number, or no date, becomes what its column declares. If that says nothing, it is
-        refused, with an error that says `where` it is and how to `fix` it, or becomes the low end of the range with
-        on_bad = "default". With "default" nothing that a record holds can raise an error.
+        A cell that is no finite number, or no date, becomes what its column declares. If the column declares nothing,
+        on_bad = "refuse" raises an error that says `where` the cell is and how to `fix` it, and "default" reads it as
+        the low end of the range. With "default" nothing that a record holds can raise an error.
         """
         raw.check_choice(OnBad, on_bad=on_bad)
         raw.require_table(self.columns, table)
@@ -178,7 +178,7 @@ def column_of(entry: Any) -> Column:
 
 
 def quoted_range(words: Sequence[str]) -> str | None:
-    """Say that two words are numbers, not neighbours, which look like a range; as categories they are a table."""
+    """The complaint about two quoted numbers that look like a range, as "17" and "90" do; None for other words."""
     try:
         low, high = map(float, words)
     except ValueError:
@@ -213,13 +213,13 @@ def _table(entry: Mapping[str, Any]) -> Column:
         raise ConfigError(f'edges are a list of numbers, or "{COUNTS}", not {edges!r}')
     if "edges" in entry and not edges:
         raise ConfigError("edges is an empty list; name where bins begin, or leave it out")
-    Number(low, high)  # which complains of the range before its bins
+    Number(low, high)  # so that a wrong range is refused before its bins are looked at
     cuts = count_cuts(low, high) if edges == COUNTS else _list(entry, "edges") if "edges" in entry else ()
     return Number(low, high, cuts=cuts, default=default, missing=missing, whole=entry.get("whole", False))
 
 
 def _list(entry: Mapping[str, Any], key: str, length: int | None = None) -> tuple[Any, ...]:
-    """A list in a column's table, as a tuple."""
+    """The list under a key of a column's table, as a tuple."""
     value = entry[key]
     if not isinstance(value, list | tuple) or length not in (None, len(value)):
         raise ConfigError(f"{key} is a list{'' if length is None else f' of {length}'}, not {value!r}")

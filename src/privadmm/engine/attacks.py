@@ -1,7 +1,7 @@
-"""The inbox that an adversary sends to move a party's next query where it wants it.
+"""The inbox that an adversary sends to steer a party's next query to a target.
 
 Apart from the records' gradient, a query x is affine in the inbox v, with one slope in all coordinates: x = a v + b.
-The adversary knows the party's code and state, so it runs that code twice, on a party whose records have no gradient,
+The adversary knows the party's code and state. So it runs that code twice, on a party whose records have no gradient,
 and solves for v. If the query depends on the inbox only through the records (a gradient at v), v is the target itself.
 """
 
@@ -17,7 +17,7 @@ from privadmm.privacy.release import Door, Released
 
 
 class QueryError(Exception):
-    """Ends a phase, with the query that it was about to release."""
+    """Ends a phase, and carries the query that the phase was about to release."""
 
     def __init__(self, query: Floats) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Weightless(Local):
 
 
 class Listening(Door):
-    """A door that lets nothing through and keeps the query."""
+    """A door that releases nothing, and raises the query instead."""
 
     def output(self, x: Floats, sensitivity: Floats | float) -> Released:
         raise QueryError(x)
@@ -48,19 +48,19 @@ class Listening(Door):
 
 
 def steer(algorithm: Algorithm, number: int, t: int, local: Local, state: Any, target: Floats) -> Mail:
-    """The inbox that makes the query of phase `number` in round t `target` (..., 1, d), plus what the records add.
+    """The inbox that makes `target` (..., 1, d), plus what the records add, the query of phase `number` in round t.
 
-    Every part of it but the last echoes the party's own iterate, as an honest neighbour who agrees would; a map of the
-    features leaves records as they are.
+    Every part of the inbox but the last repeats the party's own iterate, as an honest neighbour who agrees would. A map
+    of the features leaves records as they are.
     """
     public, senders = local.public, heard(algorithm, local.public, local.ids)
     memory, plain = algorithm.start(public)[0], np.zeros((*target.shape[:-1], 0))
-    if isinstance(memory, Wrapped):  # what a method is told beside its own message changes nothing in its rounds
+    if isinstance(memory, Wrapped):  # what stands in front of the method's own message changes nothing in its rounds
         plain, memory = np.zeros((*target.shape[:-1], memory.front)), memory.inner
     if isinstance(memory, Mapped):
         map = np.broadcast_to(np.repeat([0.0, 1.0], public.dim), (*target.shape[:-1], 2 * public.dim))
         plain = np.concatenate([plain, map], axis=-1)
-    mine = state.model[..., : target.shape[-2], :]  # of several parties that hear one row, the victim's, who is first
+    mine = state.model[..., : target.shape[-2], :]  # the victim is the first of several parties that hear one row
     own = np.broadcast_to(mine, (*target.shape[:-1], mine.shape[-1]))
     aim = np.concatenate([target, np.zeros((*own.shape[:-1], own.shape[-1] - target.shape[-1]))], axis=-1)
     copies = (inbox_width(algorithm, public) - plain.shape[-1]) // own.shape[-1]

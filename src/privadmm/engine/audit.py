@@ -5,13 +5,13 @@ likes, sees every release, and computes the exact likelihood ratio of the transc
 set, all at once along the replica axis. The threshold is chosen on one half of the games and judged on the other, with
 Clopper-Pearson limits, so that `epsilon_lower` is a bound at the stated confidence, and not an estimate.
 
-Only the ratios of a plan matter to its guarantee, so the game is played on the smallest instance that is worst for it:
+Only the ratios of a plan matter to its guarantee, so the game is played on the smallest instance that is a worst case:
 one party, one record, two features. The records p and q have a small equal part along the weights that the adversary
-steers to, and opposite parts across; with both margins deep on the wrong side, both slopes are at the Lipschitz bound
+steers to, and opposite parts across. With both margins deep on the wrong side, both slopes are at the Lipschitz bound
 and the query moves by nearly the whole sensitivity.
 
-In a secure sum the game has all parties of the job: the adversary knows the shares of those who collude, so that the
-block of the others is what it hears. The victim is one of them, and the records of the rest are no secret.
+In a secure sum the game has all parties of the job: the adversary knows the shares of those who collude, and hears the
+sum of the others. The victim is one of these, and the records of the rest are no secret.
 
 Noise that enters an objective shows in its argmin f: the adversary knows the public part of the objective, so each data
 set D says which noise G_D(f) must have been drawn, and f has density law(G_D(f)) times the determinant of the Hessian.
@@ -47,7 +47,7 @@ from privadmm.privacy.sums import Summing, Sums, opened
 DEPTH = 1e5  # how far the adversary steers the weights: every loss is at its steepest there, noise or not
 ALONG = 0.05  # the records' common part
 BATCH = 25_000  # games at a time
-# Methods in which a raw iterate that is kept shows in this game; replay sees it in any.
+# Methods in which this game shows that a raw iterate was kept; the tests that replay transcripts show it in any.
 RAW_SHOWS = frozenset({"dp_admm"})
 
 
@@ -81,11 +81,11 @@ class Overheard(Local):
 
 
 class Listening(Door):
-    """A door that records what the adversary knows of a release; given a recorded release, it repeats that one."""
+    """A door that records what the adversary knows of a release. If `said` is set before, it repeats that release."""
 
     said: Released | Sealed | None = None
     query: Floats | None = None
-    party: Local  # its records as the objective sees them
+    party: Local  # the block as its objective sees it: with mapped features, if there is a map
     linear: Floats
     k: Floats
     scale: float  # of the Gaussian, or 1/zeta of the gamma law
@@ -124,9 +124,9 @@ class Listening(Door):
         (event, *_) = self._planned_now().kinds
         self.law, loud = type(event), declared["sensitivity"]
         self.scale = loud / event.slope if isinstance(event, GammaObjective) else loud * float(ratios([event])[0])
-        said = self.said or super().objective(solve, like, *args, **declared)
-        assert isinstance(said, Released)
-        return said
+        released = self.said or super().objective(solve, like, *args, **declared)
+        assert isinstance(released, Released)
+        return released
 
     def likelihood(self, factor: float) -> Floats:
         """Log-likelihood of the release under this data set, up to a term that is the same for all data sets."""
@@ -135,10 +135,7 @@ class Listening(Door):
             noise = f - self.query
         else:
             pulled = self.party.gradient(f) + self.linear + self.k * f
-            noise, bend = (
-                pulled / self.party.weight,
-                hessian(self.party, f, self.k),
-            )  # G_D(f), up to its sign
+            noise, bend = pulled / self.party.weight, hessian(self.party, f, self.k)  # G_D(f), up to its sign
         size = np.linalg.norm(noise, axis=(-1, -2)) / (factor * self.scale)
         return np.asarray(bend - (size if self.law in (GammaObjective, GammaOutput) else size**2 / 2))
 
@@ -151,7 +148,7 @@ def hessian(local: Local, f: Floats, k: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Game:
-    """An implementation to attack: its algorithm and public facts, and what it does other than it claims."""
+    """An implementation to attack: its algorithm, its public facts, and its planted bug if it has one."""
 
     algorithm: Algorithm
     public: Public
@@ -160,7 +157,7 @@ class Game:
     keeps_raw: bool = False
 
     def records(self, games: int) -> tuple[Local, Local]:
-        """The victim's only record: p in the first data set, q in the second."""
+        """The two data sets: the victim's only record is p in the first, and q in the second."""
         public, across = replace(self.public, replicas=games), math.sqrt(1 - ALONG**2)
         p, q = (np.array([[ALONG, side]]) for side in (across, -across))
         if public.label_only:
@@ -170,7 +167,7 @@ class Game:
             Shards.from_parties([(row, np.array([sign])), *[(p, np.ones(1))] * (self.heard - 1)], row_bound=1.0)
             for row, sign in zip((p, q), signs, strict=True)
         )
-        # What a party drew once for the job is known to the adversary, who subtracts it: here it is 0.
+        # The adversary knows what a party drew once for the job, and subtracts it: here it is 0.
         drawn = one_time_draws(self.algorithm, Local(public, first), Bulk(0))
         kept = {name: np.zeros_like(value) for name, value in drawn.items()}
         return Overheard(public, first, kept=kept), Overheard(public, second, kept=kept)
@@ -181,17 +178,17 @@ class Game:
 
     @property
     def heard(self) -> int:
-        """How many parties' messages the adversary sees added up. The first of them is the victim's."""
+        """The number of parties whose messages the adversary sees added up. The first of them is the victim."""
         return 1 if self.sums is None else self.public.parties - self.sums.colluding
 
     @property
     def public_map(self) -> bool:
-        """Whether moments go in front, whose release has no dual to hide a raw iterate in."""
+        """Whether moments are released before the rounds: their release has no dual that could keep a raw iterate."""
         memory = self.algorithm.start(self.public)[0]
         return isinstance(memory.inner if isinstance(memory, Wrapped) else memory, Mapped)
 
     def summing(self, at: tuple[int, int]) -> Summing | None:
-        """How the parties that are added up take part in a secure sum; their masks cancel."""
+        """The secure sum that these parties take part in; None without one. Their masks cancel, and are 0 here."""
         if self.sums is None:
             return None
         return Summing(self.sums, at, self.public.parties, True, lambda call, shape: np.zeros(shape, dtype=np.uint64))
@@ -199,8 +196,8 @@ class Game:
     def play(self, truth: int, games: int, seed: Any) -> Floats:
         """Log-likelihood ratios, the first data set against the second, of transcripts of data set `truth`.
 
-        The adversary carries the state of either hypothesis, computed from the transcript and that data set. They are
-        one and the same as long as the implementation keeps released values only.
+        The adversary computes a state for either data set, from the transcript and that data set. The two states are
+        equal as long as the implementation keeps released values only.
         """
         worlds, noise = self.records(games), Bulk(seed, self.noise_factor)
         public, plan = worlds[0].public, self.algorithm.plan(self.public)
@@ -231,13 +228,13 @@ class Game:
 
 
 def with_raw(state: Any, door: Listening) -> Any:
-    """The classic bug: the un-noised query where the state should keep what was released."""
-    kept = {
+    """The classic bug: the state keeps the un-noised query in place of what was released."""
+    raw = {
         item.name: door.query
         for item in fields(state)
         if isinstance(door.said, Released) and getattr(state, item.name) is door.said.value
     }
-    return replace(state, **kept)
+    return replace(state, **raw)
 
 
 @dataclass(frozen=True)
@@ -259,16 +256,13 @@ def limits(hits: Floats, n: int, confidence: float) -> tuple[Floats, Floats]:
 
 
 def proved(hits: Any, false: Any, n: int, delta: float, confidence: float) -> Floats:
-    """The epsilon that n games on each side prove: ln((power - delta) / false alarms), each at its limit."""
-    power, alarm = (
-        limits(np.asarray(hits, float), n, confidence)[0],
-        limits(np.asarray(false, float), n, confidence)[1],
-    )
+    """The epsilon that n games on each data set prove: ln((power - delta) / false alarms), each rate at its limit."""
+    power, alarm = limits(np.asarray(hits, float), n, confidence)[0], limits(np.asarray(false, float), n, confidence)[1]
     return np.log(np.maximum(power - delta, 1e-300) / alarm)
 
 
 def judge(first: Floats, second: Floats, delta: float, confidence: float) -> Finding:
-    """Fit the ratios of a tenth of the games, choose the threshold that should prove most, and judge it on the rest."""
+    """Fit the ratios of a tenth of the games, choose the threshold that should prove most, and try it on the rest."""
     from scipy.special import ndtr
 
     pilot = len(first) // 10
@@ -311,7 +305,7 @@ def instance(algorithm: Algorithm, public: Public) -> Game:
         raise ConfigError(f"no attack is written for {algorithm.name}, whose parties hold columns")
     if public.privacy.kind is not Gaussian:
         raise ConfigError('audit the simulation: set [run] mode = "simulation"')
-    # On a graph the victim has one neighbour, who is the adversary. A record weighs what it weighs at most in the job.
+    # On a graph the victim has one neighbour, the adversary. C gives its record the largest weight of any in the job.
     parties = 2 if algorithm.topology == "graph" else 1 if public.privacy.sum is None else public.parties
     small = replace(
         public,
@@ -327,9 +321,9 @@ def instance(algorithm: Algorithm, public: Public) -> Game:
 
 
 def controls(game: Game) -> dict[str, Game]:
-    """Bugs that have shipped elsewhere, planted; each claims what the sound implementation claims.
+    """Implementations with planted bugs, which have shipped elsewhere; each claims what the sound one claims.
 
-    Noise for n of the rounds is sqrt(n/rounds) times the noise for all of them.
+    Noise that covers n of the rounds is sqrt(n/rounds) times the noise that covers all of them.
     """
     rounds = game.public.rounds
     bug = {"the un-noised iterate in the dual": replace(game, keeps_raw=True)}
@@ -353,7 +347,7 @@ def audit(
     seed: int = 0,
     done: Callable[[int, int], None] = lambda games, total: None,
 ) -> dict[str, Any]:
-    """The sound implementation and every planted bug, `trials` games on each data set of each."""
+    """Play `trials` games on each data set, against the sound implementation and against every planted bug."""
     game = instance(algorithm, public)
     assert isinstance(public.privacy, Target)
     delta, bugs, played = public.privacy.delta, controls(game), 0

@@ -34,10 +34,10 @@ def open_block(
     parties: Sequence[int] | None = None,
     asked: Asked | None = None,
 ) -> Worker:
-    """The worker of a block whose records are here: the job is admitted and its whole cost set aside, or refused.
+    """Make the worker of a block whose records are here. The job is admitted and its whole cost set aside, or refused.
 
     Where parties hold columns, `held` may be everybody's, and `parties` are those of this block. Labels are randomised
-    and one-time draws made now. `asked` is for the ledger's register, if more is known of it than the job says.
+    and one-time draws made now. `asked` replaces the job's own facts for the ledger's register, if more is known.
     """
     asked = asked or job.asked
     with recording(ledger, asked, job.id):
@@ -64,7 +64,7 @@ def reopen_block(
     ledger: Ledger,
     attended: bool = True,
 ) -> Worker:
-    """The worker of a block that was opened before; its records are read when a tick needs them, if one does."""
+    """Make the worker of a block that was opened before; its records are read when a tick first needs them."""
     job.admit(ledger.policy)
     return Worker(job, ids, load, noise, ledger, attended)
 
@@ -98,7 +98,7 @@ def cluster(
 
 
 def check_labels(job: Job, held: Shards | Columns | People, ledger: Ledger) -> None:
-    """Refuse labels that do not fit the loss, and records other than those whose randomised labels the ledger keeps."""
+    """Refuse labels that do not fit the loss, or records that are not those of the ledger's randomised labels."""
     if isinstance(held, Columns):
         return
     if job.public.loss.classification and not np.all(np.abs(held.y) == 1):

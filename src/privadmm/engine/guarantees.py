@@ -1,8 +1,8 @@
 """Who learns what of a record: the server of the party that holds it, and everybody who sees what left the party.
 
-The party's own server holds the features in the clear, and the labels too unless they were randomised before: then it
-knows each label up to that epsilon, for ever. The others see the transcript. Its noise was planned for the job's
-neighbours. Between data sets that differ in one label alone the same noise hides more, and is counted here again:
+The party's own server holds the features in the clear. It holds the labels in the clear, too, unless they were
+randomised before: then it knows each of them up to that epsilon, for ever. The others see the transcript. Its noise was
+planned for the job's neighbours. Data sets that differ in one label alone are closer, and the noise is counted again:
 
     noise on a query, or shared by a sum's      ratio' = ratio s/s', less where it is on a grid
     noise in an objective                       ratio' = ratio s/s',   slope' = slope s'/s,   w' = w c'/c
@@ -10,12 +10,12 @@ neighbours. Between data sets that differ in one label alone the same noise hide
 
 s and c are the most that a record's gradient and curvature differ between the job's neighbours, s' and c' between
 labels. A computed query moves further than the exact one, by its error; `Local.moved` counts that error s/s'
-times, so that the first line holds whatever a coordinator sends. If the labels were randomised, this is what the
-transcript tells of a reported label; `curves.joint_label` turns it into what it tells of the true one.
+times, so that the first line holds whatever a coordinator sends. If the labels were randomised, this guarantee is that
+of a reported label, and `curves.joint_label` turns it into that of the true one.
 See docs/privacy.md#views and docs/privacy.md#joint-label.
 
-In a secure sum others see less, as long as few enough of them tell what they know. `collusion` says what that rests on,
-and what a record loses where it does not hold: docs/privacy.md#secure-sums.
+In a secure sum others see less, as long as not too many of them collude. `collusion` says what that rests on, and what
+a record loses where it does not hold: docs/privacy.md#secure-sums.
 """
 
 import math
@@ -56,7 +56,7 @@ Guarantee = dict[str, float] | str
 
 
 def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
-    """The worst party's guarantees, each (epsilon, delta) or the words that say there is none."""
+    """The guarantees of the worst party: each is (epsilon, delta), or the words that there is none."""
     target, labels = public.privacy, public.label_epsilon
     own = {"features": CLEAR, "label": CLEAR if labels is None else guarantee(labels, 0.0)}
     record: Guarantee = BARE
@@ -72,9 +72,10 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
         if target.adjacency != "label":
             record = total
         if target.adjacency in ("replace-one", "label"):
-            # What a start's releases tell of a record is also the most that they tell of its label.
+            # Releases of the trainings before are counted for whole records: they tell no more of a label.
             spent = public.in_all(totals(label_plan(algorithm, public, plan), public.parties))
-            label = guarantee(max(label_epsilon(one, target.delta, labels) for one in distinct(spent)), target.delta)
+            worst_label = max(label_epsilon(tally, target.delta, labels) for tally in distinct(spent))
+            label = guarantee(worst_label, target.delta)
     return {"adjacency": public.privacy.adjacency, "own_server": own, "others": {"record": record, "label": label}}
 
 
@@ -83,7 +84,7 @@ def guarantee(total: float, at: float) -> Guarantee:
 
 
 def label_epsilon(spent: Spent, at: float, randomised: float | None) -> float:
-    """The epsilon of a true label. `spent` is counted between labels: the reported ones if they were randomised."""
+    """The epsilon of a true label, from releases counted between labels: reported ones if labels were randomised."""
     if randomised is None:
         return epsilon(spent, at)
     return curves.joint_label(randomised, delta_curve(spent), at)
@@ -92,13 +93,13 @@ def label_epsilon(spent: Spent, at: float, randomised: float | None) -> float:
 def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
     """The noise of `plan`, counted between data sets that differ in one label.
 
-    Without a proof for labels an algorithm is counted as for whole records, since a label is part of one.
+    An algorithm without a proof for labels is counted as for whole records, since a label is part of a record.
     """
     if public.label_only or "label" not in algorithm.adjacencies or not isinstance(public.privacy, Target):
         return plan
-    alone = replace(public, privacy=replace(public.privacy, adjacency="label"))
-    inside = public.sensitivity / alone.sensitivity
-    bend = 1.0 if alone.curvature == public.curvature else alone.curvature / public.curvature
+    labels = replace(public, privacy=replace(public.privacy, adjacency="label"))
+    inside = public.sensitivity / labels.sensitivity
+    bend = 1.0 if labels.curvature == public.curvature else labels.curvature / public.curvature
     counted: dict[int, tuple[tuple[Event, ...], ...]] = {}
     for releases in plan.values():
         if id(releases) in counted:
@@ -146,31 +147,29 @@ hidden = lru_cache(maxsize=65536)(counted_again)
 
 
 def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
-    """What the guarantee of secure sums rests on, and what is lost where that does not hold; empty without any.
+    """What the guarantee of secure sums rests on, and what is lost where that does not hold; empty without sums.
 
-    `spent` is what each party releases in the job; what the start cost is added, and the start's sums count, too. An
-    epsilon of None: it would be above `most_proved`, and there nothing is proved. A `most_proved` of None: nowhere.
+    `spent` is what each party releases in the job; the cost of the start is added, and its sums count, too. An epsilon
+    is None if it would be above `most_proved`, the largest that can be proved; that is None if none can be.
     """
     target, parties, in_all = public.privacy, public.parties, public.in_all(spent)
     t = tolerated(in_all)
     if not isinstance(target, Target) or t is None:
         return {}
     fewest = None if target.sum is None else target.sum.least(parties)
-    proved = [most_epsilon(one, target.delta) for one in distinct(in_all)]
-    # How few parties may have been present in the jobs behind a start is not known.
-    known = 0 if public.start is not None and public.start.past else fewest or 0
-    rows = [
-        (c, max(if_colluding(one, target.delta, c, known) for one in distinct(in_all)))
-        for c in sorted({parties // 2, 3 * parties // 4, parties - 1})
-        if c > t
-    ]
+    tallies = distinct(in_all)
+    proved = [most_epsilon(tally, target.delta) for tally in tallies]
+    # It is not known how few parties were present in the jobs before, from whose weights this job starts.
+    present = 0 if public.start is not None and public.start.past else fewest or 0
+    colluders = sorted({parties // 2, 3 * parties // 4, parties - 1})
+    rows = [(c, max(if_colluding(tally, target.delta, c, present) for tally in tallies)) for c in colluders if c > t]
     return {
         "parties": parties,
         "colluding": t,
         "fewest": fewest,
         "holds": "computational",
         "rests_on": CRYPTOGRAPHY,
-        "sums": max(sum(n for event, n in one if isinstance(event, SharedGaussian)) for one in distinct(in_all)),
+        "sums": max(sum(n for event, n in tally if isinstance(event, SharedGaussian)) for tally in tallies),
         "asked_for": max(target.party_epsilon, default=target.epsilon),
         "most_proved": finite(min(-math.inf if most is None else most for most in proved)),
         "if_colluding": [{"colluding": c, "epsilon": finite(total)} for c, total in rows],
@@ -179,8 +178,8 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
 
 
 def tolerated(spent: Sequence[Spent]) -> int | None:
-    """How many parties every sum among these releases tolerates to collude; None where there is no sum."""
-    events = (event for one in distinct(spent) for event, _ in one)
+    """How many colluding parties all sums among these releases tolerate; None where there is no sum."""
+    events = (event for tally in distinct(spent) for event, _ in tally)
     return min((event.colluding for event in events if isinstance(event, SharedGaussian)), default=None)
 
 
@@ -194,12 +193,12 @@ def summed(colluding: int, parties: int, pinned: bool) -> str:
 
 
 def so_many(colluding: int, parties: int) -> str:
-    """So many parties, beside the one whose record it is about."""
+    """A number of colluding parties in words; "everybody else" if only the party of the record in question is left."""
     return f"{colluding} of the {parties} parties" if colluding < parties - 1 else "everybody else"
 
 
 def less_than_asked(sums: Mapping[str, Any]) -> str | None:
-    """Why a job has a smaller epsilon than was asked for, from what `collusion` says of it; None if it has not."""
+    """Why a job's epsilon is smaller than was asked for, from the facts of `collusion`; None if it is not."""
     asked, most = sums.get("asked_for"), sums.get("most_proved")
     if asked is None or "most_proved" not in sums or (most is not None and asked <= most):
         return None
@@ -228,7 +227,7 @@ def of_both(first: Spent, second: Spent) -> Spent:
     Everything else has noise of its own at each party, and composes.
     """
     parts = [tuple(item for item in spent if isinstance(item[0], SharedGaussian)) for spent in (first, second)]
-    one, other = (sort(part).mu for part in parts)
-    shared = tuple((scaled(event, one / (one + other)), count) for event, count in parts[0])
+    mu, other_mu = (sort(part).mu for part in parts)
+    shared = tuple((scaled(event, mu / (mu + other_mu)), count) for event, count in parts[0])
     rest = [tuple(item for item in spent if not isinstance(item[0], SharedGaussian)) for spent in (first, second)]
     return merge_all([shared, *rest])

@@ -14,10 +14,10 @@ from privadmm.privacy.ledger import Tick
 
 @dataclass(eq=False)
 class InProcess:
-    """A cluster of workers that are plain objects."""
+    """A cluster whose workers are plain objects in this process."""
 
     workers: Sequence[Worker]
-    labels: Floats | None = None  # those at the coordinator, where the parties have none
+    labels: Floats | None = None  # the labels at the coordinator, where parties hold columns
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         return Mail.join([worker.step(round, phase, inbox.only(worker.senders)) for worker in self.workers])
@@ -33,12 +33,12 @@ class InProcess:
         return receipts
 
     def iterates(self, rounds: int) -> Floats | None:
-        """Every party's own iterate after this many rounds; None where the last one was replayed from the ledger."""
-        here = all(worker.last is not None and worker.last.round + 1 == rounds for worker in self._present)
-        return self.local_models() if here else None
+        """Every party's own iterate after this many rounds; None if the last round was replayed from the ledger."""
+        current = all(worker.last is not None and worker.last.round + 1 == rounds for worker in self._present)
+        return self.local_models() if current else None
 
     def local_models(self) -> Floats:
-        """The own iterate of every party present, in party order; not released, for the figures of a simulation."""
+        """The own iterate of every party present, in party order. It is not released: only simulations show it."""
         ids = np.concatenate([worker.local.ids for worker in self._present])
         models = np.concatenate([worker.state.model for worker in self._present], axis=-2)
         return models[..., np.argsort(ids), :]

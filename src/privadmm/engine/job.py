@@ -1,6 +1,6 @@
 """A job: one algorithm on one set of public facts under one budget, checked as a whole before anything runs.
 
-The estimators and the command line build it, each in its own way.
+Estimators build jobs from their parameters, and config/build.py from a config file.
 """
 
 import math
@@ -43,7 +43,7 @@ class Job:
     public: Public
     allowance: float | None = None  # what each party's ledger allows in all; the plan's total if None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    # In a simulation: the round, counted from 0, from which on a party gives no answer.
+    # Parties that leave in a simulation, with the round, counted from 0, from which on each gives no answer.
     leave: Mapping[int, int] = field(default_factory=dict)
     asked: Asked = NOBODY  # for the ledgers' register
 
@@ -74,10 +74,10 @@ class Job:
         check_summable(self.algorithm, self.public)
         self.algorithm.check(self.public)
         if self.public.declared:
-            _ = planned_sums(self.algorithm, self.public)  # refused here if their words could wrap
+            _ = planned_sums(self.algorithm, self.public)  # refuses sums whose words could wrap
         self._check_leave()
         if self.public.start is not None:
-            _ = self.spends  # refused here if what the start cost and this plan do not add up
+            _ = self.spends  # refuses a start whose cost cannot be added to this plan's
 
     def _check_leave(self) -> None:
         for party, first in self.leave.items():
@@ -103,14 +103,14 @@ class Job:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of what the job is: all blocks of a secure sum must have the same."""
+        """A digest of all that defines the job; all blocks of a secure sum must have the same."""
         public = self.public
         facts = (public.dim, public.rounds, public.loss, public.regularizer, public.privacy, public.C, public.weighting)
-        # Rounded, so that machines whose last digits differ agree on the digest.
+        # Shares are rounded, so that machines whose last digits differ agree on the digest.
         shares = [] if self.sums is None else [self.sums.share(at, public.parties) for at in self.sums.deviation]
         grid = None if self.sums is None else (self.sums.exponent, shares)
-        said = (self.id, self.algorithm, public.sizes.tolist(), public.replicas, *facts, grid)
-        return arrays.digest(repr(said).encode())
+        whole = (self.id, self.algorithm, public.sizes.tolist(), public.replicas, *facts, grid)
+        return arrays.digest(repr(whole).encode())
 
     @property
     def delta(self) -> float | None:
@@ -159,14 +159,14 @@ class Job:
 
     @cached_property
     def of_people(self) -> dict[str, Any]:
-        """What a person loses at one vertical party, at all of them together, and of the label; empty for records."""
+        """What a person loses at one vertical party, at all, and of the label; empty if parties hold records."""
         if not self.public.columns:
             return {}
-        one = self.private and self.public.privacy.adjacency == "person" and self.delta is not None
-        total = together(self.costs, self.delta or 0.0) if one else None
+        counted = self.private and self.public.privacy.adjacency == "person" and self.delta is not None
+        total = together(self.costs, self.delta or 0.0) if counted else None
         labels, rounds = self.public.label_epsilon, self.public.rounds
         event = BARE_LABELS if labels is None else RandomizedResponse(labels)
-        count = rounds if labels is None else 1  # drawn once, whatever is done with it
+        count = rounds if labels is None else 1  # a randomised label is drawn once, however often it is used
         return {
             "per_party": self.epsilon,
             "per_person": total,
@@ -176,13 +176,13 @@ class Job:
     def weak_promise(self, spends: Sequence[Spent] | None = None) -> str | None:
         """The warning of an epsilon of a record, a person or a label that promises little; None if there is none.
 
-        `spends` is what each party will have released in all, where that is more than in this job.
+        `spends` is what each party will have released in all, if that is more than in this job.
         """
-        each = self.spends if spends is None else list(spends)
-        total = self.epsilon if spends is None else self._worst(each)
+        tallies = self.spends if spends is None else list(spends)
+        total = self.epsilon if spends is None else self._worst(tallies)
         of: str = self.public.privacy.adjacency or "replace-one"
         if total is not None and self.delta is not None and of == "person":
-            total, of = together(each, self.delta), "people"
+            total, of = together(tallies, self.delta), "people"
         return large_epsilon(total, of, self.public.label_epsilon)
 
     def weak_delta(self) -> str | None:
@@ -213,7 +213,7 @@ class Job:
         return self.caveats_where()
 
     def caveats_where(self, pinned: bool = False) -> list[str]:
-        """The caveats where parties of secure sums know each other's keys, as those of a federation do, or may not."""
+        """The caveats; `pinned`: parties of secure sums know each other's keys, as those of a federation may."""
         few = self.colluding
         bare = self.private and bool(self.public.columns) and self.public.label_epsilon is None
         start = self.public.start
@@ -257,19 +257,19 @@ class Job:
             policy.limits.admit(self.algorithm, self.public)
 
     def check_allowance(self) -> None:
-        """Refuse a job that a ledger made for it could not pay: what exceeds an empty ledger exceeds any other."""
+        """Refuse a job that even an empty ledger made for it could not pay."""
         costs = Alike.listed(self.public.ids, self.costs)
         for party, cost in zip(costs.firsts(), costs.kinds, strict=True):
             payable(self.policy, party, (), (), cost)
 
     def afford(self, ledger: Ledger) -> None:
-        """Refuse what the ledger's budget does not allow, and a ledger that is locked; nothing is set aside."""
+        """Refuse a job that the ledger's budget does not allow, or a ledger that is locked. Sets nothing aside."""
         with ledger.turn():
             if any(ledger.reserved(party, self.id) is None for party in ledger.ids):
                 affordable(ledger, self.id, {party: self.costs[party] for party in ledger.ids})
 
     def reserve(self, ledger: Ledger, asked: Asked | None = None) -> None:
-        """Set the plan's cost aside in the ledger: refused at once, or never half way."""
+        """Set the plan's whole cost aside in the ledger, or refuse the job. So no job is refused half way."""
         ledger.reserve(self.id, {party: self.costs[party] for party in ledger.ids}, asked or self.asked)
 
 
@@ -287,5 +287,5 @@ def train(job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progre
 
 
 def weights(job: Job, progress: Progress) -> Floats:
-    """The model handed out after these rounds, (..., d)."""
+    """The weights (..., d) that are handed out after these rounds."""
     return job.algorithm.model(job.public, progress.memory, progress.mail)

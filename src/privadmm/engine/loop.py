@@ -2,7 +2,7 @@
 
 Everything the loop holds is released, so a checkpoint of it is safe at the coordinator: the round, the mail
 under way, the coordinator's memory, and the running digest of the transcript. What a party holds is kept by
-its own ledger; if the two disagree by a round, the party answers the repeated request with the same bytes.
+its own ledger. If the ledger is ahead of the checkpoint, it answers the repeated request with the same bytes.
 """
 
 import contextlib
@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
 from privadmm.data import arrays
 from privadmm.data.arrays import Array, Floats, Ints
 from privadmm.data.files import write_bytes
@@ -22,7 +20,7 @@ from privadmm.data.moments_map import Map
 from privadmm.engine.mail import Mail, check_inbox, check_sent
 from privadmm.engine.phases import Algorithm, AtLabels, AtParties, check_departure, features, flattened, restored
 from privadmm.engine.public import Public
-from privadmm.engine.sums import opened, spread
+from privadmm.engine.sums import opened, present, spread
 from privadmm.errors import AbsentError, CheckpointError, ConfigError
 
 
@@ -36,7 +34,7 @@ class Cluster(Protocol):
 
 
 class Parties(Cluster, Protocol):
-    """A cluster that also tells receipts and, in a simulation, the parties' own iterates."""
+    """A cluster that also has the ledgers' receipts and, in a simulation, the parties' own iterates."""
 
     def receipts(self, round: int) -> Sequence[tuple[str | int, ...]]:
         """(job, round, phase, hash, first party) of the rows in which the blocks' ledgers recorded this round.
@@ -52,7 +50,7 @@ class Parties(Cluster, Protocol):
 
 @runtime_checkable
 class LabelHolder(Protocol):
-    """A cluster whose driver is the coordinator and holds the labels of all people."""
+    """A cluster whose driver is the coordinator, and holds the labels of all people."""
 
     @property
     def labels(self) -> Floats | None: ...
@@ -91,16 +89,13 @@ class Progress:
                 "the rounds that were paid for, at no charge"
             )
         try:
-            return Progress._of(*arrays.unpack(raw[64:]), path, job, memory)
+            kept, facts = arrays.unpack(raw[64:])
+            if facts["job"] != job:
+                raise CheckpointError(f"{path}: the checkpoint is of job {facts['job']}, the directory of {job}")
+            mail = Mail(kept["senders"], kept["values"], kept["absent"])
+            return Progress(facts["round"], restored(memory, kept, "memory."), mail, facts["transcript"])
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: is no checkpoint of this run ({type(error).__name__})") from error
-
-    @staticmethod
-    def _of(kept: dict[str, Any], facts: dict[str, Any], path: Path, job: str, memory: Any) -> "Progress":
-        if facts["job"] != job:
-            raise CheckpointError(f"{path}: the checkpoint is of job {facts['job']}, the directory of {job}")
-        mail = Mail(kept["senders"], kept["values"], kept["absent"])
-        return Progress(facts["round"], restored(memory, kept, "memory."), mail, facts["transcript"])
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,7 @@ class View:
     progress: Progress
     released: Mail  # what the parties sent in this round
     model: Floats
-    features: Map | None = None  # through which the model sees a row
+    features: Map | None = None  # the map through which the model sees rows; None: as they are
 
 
 Callback = Callable[[View], None]
@@ -119,11 +114,11 @@ Callback = Callable[[View], None]
 
 @dataclass
 class Checkpoint:
-    """A callback that keeps the progress in a file, every so many rounds and at the end.
+    """A callback that saves the progress to a file, every so many rounds and at the end.
 
-    `pause` is the least number of seconds between two of them, for a driver whose process also holds the ledgers. A
+    `pause` is the least number of seconds between two checkpoints, for a driver whose process also holds the ledgers. A
     ledger's COMMIT is on disk before its round is in a checkpoint, so a checkpoint is never ahead of the ledgers,
-    whenever it was written. From an older one a run repeats the rounds since: the ledgers have their inboxes and
+    whenever it was written. From an older checkpoint a run repeats the rounds since: the ledgers have their inboxes and
     answers, and give the same bytes, at no charge. To wait in every round until a second file is on disk would only
     save the time of that repetition, which is less than a pause.
     """
@@ -148,7 +143,7 @@ def drive(
     callbacks: Sequence[Callback] = (),
     progress: Progress | None = None,
 ) -> Progress:
-    """Run the rounds that are left. Interrupt it anywhere: a later call goes on from the last checkpoint."""
+    """Run the rounds that are left. After an interrupt at any point, a later call goes on from the last checkpoint."""
     if progress is None:
         memory, mail = algorithm.start(public)
         progress = Progress(0, memory, mail, arrays.digest(b""))
@@ -165,14 +160,14 @@ def drive(
                     mail = roll_call(t, phase.message(public, t), algorithm, public, absent, sent)
                     if public.privacy.sum is not None:
                         together = opened(algorithm, public, t, absent, mail)
-                        if together is None:  # the round is lost: all stays as it was, except for who is present
+                        if together is None:  # the round is lost: only who is present changes
                             released = replace(Mail.empty(), absent=mail.absent)
                             transcript = arrays.digest(transcript.encode(), *released.pieces())
                             mail = replace(progress.mail, absent=mail.absent)
                             break
                         mail = together
                     transcript = arrays.digest(transcript.encode(), *mail.pieces())
-                    # Nobody knows whose part of a secure sum is the largest.
+                    # Of a secure sum, `last` stays None: nobody knows whose part is the largest.
                     mail, last = (mail, mail) if public.privacy.sum is None else (spread(mail), None)
                     released = mail
                 elif isinstance(phase, AtLabels):
@@ -192,14 +187,9 @@ def drive(
 def roll_call(t: int, like: Array, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
     """Check the parties' mail of round t and add who is absent now.
 
-    Refused where it is not what the parties send, and where those who are left cannot go on by themselves.
+    Refused if it is not what the parties send, or if the parties that are left cannot go on by themselves.
     """
-    check_sent(
-        mail,
-        np.setdiff1d(public.ids, absent[:, 0]) if len(absent) else public.ids,
-        like,
-        f"in round {t + 1} parties",
-    )
+    check_sent(mail, present(public, absent), like, f"in round {t + 1} parties")
     mail = mail.after(t, absent, public.ids)
     if len(mail.absent) > len(absent):
         if not len(mail.senders):

@@ -1,4 +1,4 @@
-"""What goes between parties and whoever drives them: released values by sender, and who has left."""
+"""The mail between parties and the driver of a run: released values by sender, and who has left."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,8 +11,8 @@ from privadmm.errors import DivergedError, MessageError
 
 COORDINATOR = -1
 LARGEST = 1e100  # the largest entry of an inbox that a party accepts
-# The largest entry of a message that a party sends. Whoever makes inboxes of messages has twenty orders of magnitude
-# for sums and steps: a mean of messages at the limit is far from what parties refuse.
+# The largest entry of a message that a party sends: twenty orders of magnitude below LARGEST, so that inboxes made of
+# such messages, by sums and steps, are far from what parties refuse.
 LARGEST_SENT = 1e80
 
 
@@ -27,8 +27,8 @@ class Mail:
     Sealed mail has words in place of numbers, and one row for all of its senders together: it tells nothing until the
     mail of all parties is added up (privacy/sums.py).
 
-    `absent` are those who left, (party, round) in party order: from that round on they gave no answer. Whoever drives
-    finds out and tells everybody; that somebody left must not depend on records.
+    `absent` lists the parties that left, as (party, round) in party order: from that round on they gave no answer. The
+    driver notices it and tells everybody. That somebody left must not depend on records.
     """
 
     senders: Ints
@@ -41,7 +41,7 @@ class Mail:
 
     @property
     def broadcast(self) -> Floats:
-        """What the coordinator said, (..., 1, width): it broadcasts over the parties."""
+        """The coordinator's message, (..., 1, width), which numpy broadcasts over the parties."""
         return self.values
 
     @property
@@ -78,7 +78,7 @@ class Mail:
         return Mail(np.empty(0, dtype=np.int64), np.empty((0, 0)))
 
     def after(self, round: int, before: Ints, parties: Ints) -> "Mail":
-        """Add to `absent` the parties that did not answer in this round; `before` are those absent already."""
+        """Add to `absent` the parties that did not answer in this round; `before` lists those absent already."""
         if not (len(before) or len(self.absent)) and np.array_equal(self.senders, parties):
             return self
         fresh = np.setdiff1d(parties, np.concatenate([self.senders, before[:, 0]]))
@@ -109,16 +109,15 @@ class Mail:
 
 
 def limited(values: Floats) -> Floats:
-    """A party's message cut to `LARGEST_SENT`, so that no inbox can drive an honest party beyond it. NaN stays."""
+    """A party's message, cut to `LARGEST_SENT`: no inbox can make an honest party send more. NaN stays."""
     return np.clip(values, -LARGEST_SENT, LARGEST_SENT)
 
 
 def check_sent(mail: Mail, allowed: Ints, like: Array, who: str) -> None:
     """Refuse mail that is not what these parties send in this round; the error names the sender.
 
-    `like` is one row (..., 1, width) of such a message, of words if it is sealed: NaN where nothing is said, and a
-    number where one must be.
-    `who` begins an error that is about all of them.
+    `like` is one row (..., 1, width) of such a message, of words if it is sealed. It has NaN where nothing is said, and
+    a number where one must be. `who` begins an error that is about all senders.
     """
     senders, values = mail.senders, mail.values
     if not isinstance(senders, np.ndarray) or senders.dtype != np.int64 or senders.ndim != 1:
@@ -150,7 +149,7 @@ def check_sent(mail: Mail, allowed: Ints, like: Array, who: str) -> None:
 
 
 def unpack_sent(sent: bytes, allowed: Ints, like: Array, who: str) -> Mail:
-    """Bytes from these parties as mail, if they are what `check_sent` accepts."""
+    """Read bytes from these parties as mail; refuse what `check_sent` refuses."""
     try:
         mail = Mail.unpack(sent)
     except (ValueError, KeyError, TypeError) as error:
@@ -160,9 +159,9 @@ def unpack_sent(sent: bytes, allowed: Ints, like: Array, who: str) -> Mail:
 
 
 def unpack_from(party: int, sent: bytes, like: Array) -> Mail:
-    """Bytes from one party as its message of this round.
+    """Read bytes from one party as its message of this round.
 
-    Their layout is known beforehand, to the byte: nothing of a hostile header is interpreted.
+    The header is known beforehand, to the byte: no part of a hostile one is interpreted.
     """
     plain = Mail(np.array([party], dtype=np.int64), like).pack()
     head = 8 + int.from_bytes(plain[:8], "little")
@@ -177,8 +176,8 @@ def unpack_from(party: int, sent: bytes, like: Array) -> Mail:
 def check_inbox(mail: Mail, round: int, last: Mail | None) -> None:
     """Refuse to send an inbox that honest parties refuse: their refusals would look as if they had left.
 
-    `last` are the messages that it was made of. The error names the sender of the largest one, and
-    does not blame it: what the coordinator remembers of earlier rounds is in the inbox, too.
+    `last` has the messages that the inbox was made of. The error names the sender of the largest message without
+    blaming it: what the coordinator remembers of earlier rounds is in the inbox, too.
     """
     if np.all(np.abs(mail.values) <= LARGEST):
         return

@@ -24,22 +24,22 @@ from privadmm.privacy import ridge_sensitivity
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.release import Door, Released
 
-WIDTH = 32  # replicas solved together: of more, a matrix product is hardly faster
-PATIENCE = 1e4  # the condition up to which a simulation, too, uses a solver that cannot fail
+WIDTH = 32  # the most replicas that are solved together: with more, a matrix product is hardly faster
+PATIENCE = 1e4  # up to this condition a simulation without limits, too, uses the solver that cannot fail
 
 
 @dataclass(frozen=True)
 class Local:
     """What a party phase may read besides its state and inbox: the block's records and the public facts.
 
-    `kept` is what the block drew once for this job (`draws` of a phase); like the records, it never leaves.
+    `kept` has what the block drew once for this job (`draws` of a phase). Like the records, it never leaves.
     """
 
     public: Public
     shards: Shards
     cache: Cache = field(default_factory=Cache, compare=False)
     kept: Mapping[str, Floats] = field(default_factory=dict)
-    certain: bool = False  # its parameters were admitted: no solve may fail, however long it takes
+    certain: bool = False  # the job's parameters are within limits: no solve may fail, however long it takes
 
     @property
     def ids(self) -> Ints:
@@ -80,8 +80,8 @@ class Local:
     ) -> Floats:
         """The argmin of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2 for every party.
 
-        `exactness` says how exactly it is solved. Where linear_i has noise in it, the caller passes what it `planned`
-        for any noise up to a public bound, so that the noise that was drawn has no say in it.
+        `exactness` says how exactly it is solved. If linear_i has noise in it, the caller passes the one `planned` for
+        any noise up to a public bound, so that the exactness does not depend on the noise that was drawn.
         """
         shards, loss, P = self.shards, self.public.loss, len(self.ids)
         scale, k = self.public.scale(self.ids)[:, 0], np.broadcast_to(np.ravel(quadratic), P)
@@ -92,7 +92,7 @@ class Local:
             if self.certain or planned.condition <= PATIENCE:
                 reach = planned.reach[:, 0]
         flat = [np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)]
-        # Replicas are right-hand sides of one pass over the records: as many as the processor's cache has room for.
+        # Replicas are right-hand sides of one pass over the records, as many as fit into the processor's cache.
         most, solved = max(1, CELLS // max(1, shards.cells), min(WIDTH, WIDTH * CELLS // shards.size)), []
         for first in range(0, len(flat[0]), most):
             group = [part[first : first + most] for part in flat]
@@ -105,7 +105,7 @@ class Local:
 
     @property
     def roomy(self) -> bool:
-        """Whether there is memory for what solves keep: matrices of each party, perhaps as large as its records."""
+        """Whether there is memory for the matrices that solves keep, which may be as large as a party's records."""
         store, order = self.shards.store, np.minimum(self.shards.sizes, self.shards.dim)
         return store.limit is None or store.held + 16 * int((order * order).sum()) <= store.limit
 
@@ -115,7 +115,7 @@ class Local:
         return Local(self.public, self.shards.take(at), kept=kept, certain=self.certain)
 
     def through(self, map: Map) -> "Local":
-        """The block with its records seen through a public map; the last result is remembered."""
+        """The block with its records seen through a public map. The result of the last map is cached."""
         if self.cache.seen.get("map") != map.key:
             public, shards = replace(self.public, dim=self.public.dim + 1, replicas=None), through(self.shards, map)
             self.cache.seen.update(map=map.key, local=replace(self, public=public, shards=shards, cache=Cache()))
@@ -123,9 +123,9 @@ class Local:
         return mapped
 
     def exactness(self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0) -> "Exactness":
-        """How exactly `argmin` solves, from public facts, for linear terms up to linear + noise.
+        """How exactly `argmin` solves, from public facts, for linear terms of norms up to that of linear + noise.
 
-        Rounding of a gradient: its sum over records, its scores (by |x| times the curvature), its public terms.
+        A gradient is rounded in its sum over records, in its scores (by |x| times the curvature), in its public terms.
         Started at 0, no iterate is longer than 2/k times the bound on the gradient at 0 (docs/privacy.md#worst-case).
         """
         scale, loss = self.public.scale(self.ids), self.public.loss
@@ -173,11 +173,11 @@ class Exactness:
     tau: Floats  # the gradient norm, as computed, at which a solve ends
     left: Floats  # a bound on the true gradient norm there
     reach: Floats  # a bound on the gradient norm at 0
-    condition: float  # of the worst: all curvature over the curvature that is not data's
+    condition: float  # of the worst problem: all curvature over the curvature that is not data's
 
 
 def largest(*terms: Floats) -> Floats:
-    """The summed l2 norms of these public terms, a column (P, 1), the worst over replicas."""
+    """The sum of the l2 norms of these public terms, a column (P, 1); the largest of all replicas."""
     size: Floats = sum((np.linalg.norm(term, axis=-1, keepdims=True) for term in terms), np.zeros((1, 1)))
     return np.asarray(size.reshape(-1, *size.shape[-2:]).max(axis=0))
 
@@ -211,7 +211,7 @@ class Vertical:
         Returns the weights x, and the scores D_m x, of the shape of the target.
         """
         fits, scores = list[Floats](), np.empty(target.shape)
-        for party, (D, t, into) in enumerate(zip(self.columns.features, each(target), each(scores), strict=True)):
+        for party, (D, t, into) in enumerate(zip(self.columns.features, stacks(target), stacks(scores), strict=True)):
             if l1:
                 x = ridge.lasso(D, t, mu, l1)
                 into[:] = D.scores(x)
@@ -224,16 +224,16 @@ class Vertical:
         """How far the job's neighbours move the scores and the weights of each party's fit, two columns (P, 1)."""
         bound, adjacency = self.columns.column_bound, self.public.privacy.adjacency
         if adjacency is None:
-            return np.ones((len(self.ids), 1)), np.ones((len(self.ids), 1))  # no noise will ask
-        kept = bound is None if adjacency == "person" else bound is not None and q is not None and bound <= q
-        if not kept:
+            return np.ones((len(self.ids), 1)), np.ones((len(self.ids), 1))  # without noise they are not used
+        prepared = bound is None if adjacency == "person" else bound is not None and q is not None and bound <= q
+        if not prepared:
             raise RefusedError(
                 f'the data were not prepared for adjacency = "{adjacency}": rows are to be clipped to the unit ball '
                 "for a person, and columns scaled down to column_bound for a column. Nothing was released"
             )
         moved = [
             ridge_sensitivity.moves(adjacency, t, D.width, mu, ball, q, self.columns.frobenius(party))
-            for party, (D, t) in enumerate(zip(self.columns.features, each(target), strict=True))
+            for party, (D, t) in enumerate(zip(self.columns.features, stacks(target), strict=True))
         ]
         scores, weights = np.array(moved).T[..., None]
         return scores, weights
@@ -244,26 +244,26 @@ class Vertical:
         return np.stack(scores, axis=1).reshape(*rows, -1)
 
     def possible(self, u: Floats, ball: float | None) -> Floats:
-        """Scores as released, cut to what scores can be: rows in the unit ball give |u| <= b. It costs nothing."""
+        """Cut released scores to what scores can be, which costs nothing: rows in the unit ball give |u| <= b."""
         if ball is None or self.columns.column_bound is not None:
             return u
         return np.clip(u, -ball, ball)
 
     def padded(self, x: Sequence[Floats], rows: tuple[int, ...]) -> Floats:
-        """The weights filled up to the widest party's, (*rows, widest)."""
+        """The weights, filled up with zeros to the width of the widest party, (*rows, widest)."""
         widest = max(self.public.columns)
         filled = [np.pad(weights, ((0, 0), (0, widest - weights.shape[1]))) for weights in x]
         return np.stack(filled, axis=1).reshape(*rows, -1)
 
     def cut(self, w: Floats) -> list[Floats]:
         """Each party's own weights out of `padded` ones."""
-        return [part[:, : D.width] for part, D in zip(each(w), self.columns.features, strict=True)]
+        return [part[:, : D.width] for part, D in zip(stacks(w), self.columns.features, strict=True)]
 
     def pull(self, g: Floats) -> list[Floats]:
-        """D_m^T g of every party, for g (..., 1, N) that all of them hear."""
+        """D_m^T g of every party, for one g (..., 1, N) that all of them hear."""
         return [D.pull(g.reshape(-1, g.shape[-1])) for D in self.columns.features]
 
 
-def each(target: Floats) -> Floats:
-    """(..., P, N) -> (P, R, N)"""
+def stacks(target: Floats) -> Floats:
+    """The stack of every party: (..., P, N) -> (P, R, N)"""
     return np.moveaxis(target.reshape(-1, *target.shape[-2:]), 1, 0)

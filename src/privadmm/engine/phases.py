@@ -8,8 +8,8 @@ function of the transcript only. *Message*: released. A phase of a block is one 
 
     tick(phase, t, local, state, inbox, door) -> (state, outbox)
 
-which replay, partition and kill tests call directly, the worker wraps in a ledger transaction, and engines
-only carry the arguments of.
+Tests of replay, partition and kills call it directly, the worker wraps it in a ledger transaction, and engines
+only carry its arguments.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released, Sealed
 from privadmm.privacy.sums import Summands, Words
 
-# Who speaks to a party: the coordinator; its neighbours; or whoever holds all released messages, to each its own row.
+# Who sends to a party: the coordinator; its neighbours; or a relay, which holds all messages and has a row for each.
 Topology = Literal["star", "graph", "relay"]
 S = TypeVar("S")
 
@@ -49,8 +49,8 @@ class AtParties:
     sends  a party's message in a round, as one row (..., 1, width): 0 where a number must be, NaN where none is
     draws  what a block draws once for a job, for `local.kept`; the ledger keeps it, so a resumed job has the same.
            None: nothing
-    sums   what public facts say of a round's messages, where the sum of them is all that is needed; None: it is not
-    vital  whether a job cannot go on if the sum of a round is lost
+    sums   bounds on a round's messages from public facts, if only their sum is needed; None: it is not enough
+    vital  whether the job cannot go on if the sum of a round is lost
     """
 
     run: Callable[[int, Any, Any, Mail, Door], tuple[Any, Released | Sealed]]
@@ -67,7 +67,7 @@ class AtParties:
 
 @dataclass(frozen=True)
 class AtCoordinator:
-    """A phase on released values only, run by whoever holds them all; it costs no event."""
+    """A phase on released values alone, run by whoever holds them all. It costs nothing."""
 
     run: Callable[[int, Public, Any, Mail], tuple[Any, Mail]]
 
@@ -77,7 +77,7 @@ class AtLabels:
     """A phase at the coordinator that also reads the labels (N,), where it is the one who holds them.
 
     What it sends is derived from labels, so nothing protects these unless they were randomised before. That is the
-    label holder's affair and costs the parties nothing: they see it as they see any inbox.
+    label holder's affair and costs the parties nothing: to them it is an inbox like any other.
     """
 
     run: Callable[[int, Public, Any, Mail, Floats], tuple[Any, Mail]]
@@ -98,7 +98,7 @@ class Algorithm(Protocol):
     def topology(self) -> Topology: ...
     @property
     def adjacencies(self) -> tuple[str, ...]:
-        """Between which neighbours it has a proof; none: it is not private."""
+        """The kinds of neighbours for which it has a proof; empty: it is not private."""
         ...
 
     @property
@@ -115,11 +115,11 @@ class Algorithm(Protocol):
         ...
 
     def condition(self, public: Public) -> float:
-        """The condition of the worst problem that a party solves: all curvature over what is not data's; 1 if none."""
+        """The condition of the worst argmin that a party solves: all curvature over that which is not data's; or 1."""
         ...
 
     def advice(self, public: Public) -> str | None:
-        """What a person should know of these parameters before a run, in a sentence; None if there is nothing."""
+        """A sentence that a person should read about these parameters before a run; None if there is nothing to say."""
         ...
 
     def init(self, public: Public, ids: Ints) -> Any:
@@ -136,7 +136,7 @@ class Algorithm(Protocol):
 
 
 def vertical(algorithm: Algorithm) -> bool:
-    """Whether its parties hold columns, and its coordinator the labels."""
+    """Whether the algorithm is for parties that hold columns, with the labels at the coordinator."""
     return any(isinstance(phase, AtLabels) for phase in algorithm.phases)
 
 
@@ -154,7 +154,7 @@ def one_time_draws(algorithm: Algorithm, local: Any, noise: Noise) -> dict[str, 
 
 
 def inbox_width(algorithm: Algorithm, public: Public) -> int:
-    """How many numbers a message to a party has; a worker refuses any other."""
+    """How many numbers a message to a party has; a worker refuses messages of any other width."""
     if vertical(algorithm):
         return public.dim
     width: int = public.once((algorithm, "inbox"), lambda: algorithm.start(public)[1].values.shape[-1])
@@ -162,13 +162,13 @@ def inbox_width(algorithm: Algorithm, public: Public) -> int:
 
 
 def message_width(algorithm: Algorithm, public: Public) -> int:
-    """How many numbers a party sends in a round, the last one."""
+    """How many numbers a party sends in the last round."""
     phase = next(phase for phase in algorithm.phases if isinstance(phase, AtParties))
     return int(phase.message(public, public.rounds - 1).shape[-1])
 
 
 def heard(algorithm: Algorithm, public: Public, ids: Ints) -> Ints:
-    """Whom these parties hear: the coordinator, their neighbours, or a row for each of them."""
+    """The senders that these parties hear: the coordinator, or their neighbours; of a relay, a row for each of them."""
     match algorithm.topology:
         case "star":
             return np.array([COORDINATOR], dtype=np.int64)
@@ -179,7 +179,7 @@ def heard(algorithm: Algorithm, public: Public, ids: Ints) -> Ints:
 
 
 def check_departure(algorithm: Algorithm, public: Public, here: Ints) -> None:
-    """Refuse to go on with these parties alone if they do not make up a problem of their own (AbsentError)."""
+    """Raise an AbsentError if these parties cannot go on alone."""
     if vertical(algorithm):
         gone = np.setdiff1d(public.ids, here).tolist()
         raise AbsentError(
@@ -193,7 +193,7 @@ def check_departure(algorithm: Algorithm, public: Public, here: Ints) -> None:
 
 
 def tick(phase: AtParties, t: int, local: Local | Vertical, state: Any, inbox: Mail, door: Door) -> tuple[Any, Mail]:
-    """Run one phase of one block: what it keeps, and what it may send."""
+    """Run one phase of one block. Returns the state that it keeps, and the mail that it may send."""
     state, released = phase.run(t, local, state, inbox, door)
     if not isinstance(released, Released | Sealed):
         raise TypeError("a party phase returns what a door released, never a plain array")
@@ -218,7 +218,7 @@ def flattened(state: Any, prefix: str = "") -> dict[str, Array]:
 
 
 def restored(like: S, kept: Mapping[str, Array], prefix: str = "") -> S:
-    """The state of which `flattened` made these arrays; `like` is any of its kind."""
+    """The state from which `flattened` made these arrays; `like` is any state of the same class."""
     values = {}
     for item in fields(like):  # type: ignore[arg-type]
         value, name = getattr(like, item.name), prefix + item.name
@@ -227,13 +227,13 @@ def restored(like: S, kept: Mapping[str, Array], prefix: str = "") -> S:
 
 
 def pack_state(state: Any, absent: Ints | None = None) -> bytes:
-    """A party block's state as bytes, with who had left by then."""
+    """A block's state as bytes, with the parties that had left by then."""
     left = {} if absent is None or not len(absent) else {"absent": absent.tolist()}
     return arrays.pack(flattened(state), **left)
 
 
 def unpack_state(like: S, data: bytes) -> tuple[S, Ints]:
-    """What `pack_state` wrote: the state, and who had left."""
+    """Read what `pack_state` wrote: the state, and the parties that had left."""
     kept, facts = arrays.unpack(data)
     return restored(like, kept), np.array(facts.get("absent", ()), dtype=np.int64).reshape(-1, 2)
 
@@ -245,7 +245,7 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Mapped:
-    """The memory of a coordinator that holds the public map of the features, and inside it the method's own."""
+    """The memory of a coordinator that holds the public map of the features, around the method's own memory."""
 
     map: Floats  # (..., 2 d), M and A side by side
     constant: Floats  # (1,), the feature that the map adds
@@ -254,7 +254,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Wrapped(ABC):
-    """The memory of a coordinator that does more than the method, and inside it the method's own."""
+    """The memory of a coordinator that does more than the method, around the method's own memory."""
 
     inner: Any
 
@@ -265,7 +265,7 @@ class Wrapped(ABC):
 
 
 def features(memory: Any) -> Map | None:
-    """The public map through which the weights see a row; None: as it is, or replicas with maps of their own."""
+    """The public map through which the weights see rows; None without a map, or if replicas have a map each."""
     if isinstance(memory, Wrapped):
         return features(memory.inner)
     if not isinstance(memory, Mapped) or memory.map.ndim > 1:

@@ -39,10 +39,10 @@ class Public:
     weighting: Literal["records", "parties"] = "records"
     replicas: int | None = None
     start: Start | None = None  # weights that everybody starts from, with what they cost; 0 if None
-    columns: tuple[int, ...] = ()  # of vertical parties: how many each holds
-    # What was derived from these facts once and is asked for in every round; another Public starts without it.
+    columns: tuple[int, ...] = ()  # how many columns each vertical party holds; empty if parties hold records
+    # What `once` derived from these facts, for use in every round; another Public starts without it.
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
-    declared: ClassVar[bool] = True  # all of them are known
+    declared: ClassVar[bool] = True  # all of these facts are known
 
     def __post_init__(self) -> None:
         check_positive(C=self.C)
@@ -51,7 +51,7 @@ class Public:
             raise ConfigError("there must be at least one party")
         if (self.sizes < 1).any():
             raise DataError(f"party {int(np.argmin(self.sizes))} has no records; leave it out or give it some")
-        # A sum that wraps would turn the sign of every weight.
+        # A sum of sizes that wraps around would turn the sign of every weight.
         if self.sizes.astype(np.float64).sum() > 2**53:
             raise ConfigError("parties hold more than 2^53 records together; correct [parties] sizes")
         if self.columns and (len(self.columns) != self.parties or (self.sizes != self.dim).any()):
@@ -86,7 +86,7 @@ class Public:
         return self.once("scale", lambda: self.C * self.omega(self.ids))[ids]
 
     def omega(self, ids: Ints) -> Floats:
-        """omega_i of these parties, as if there were no others; a column."""
+        """omega_i of these parties, as if there were no other parties; a column."""
         sizes = self.sizes[ids, None]
         return sizes * (len(ids) / sizes.sum()) if self.weighting == "records" else np.ones((len(ids), 1))
 
@@ -126,14 +126,14 @@ class Public:
         return self.zeros(rows) if self.start is None else self.zeros(rows) + self.start.weights
 
     def once(self, key: Any, make: Callable[[], S]) -> S:
-        """Call make() once for these facts, and remember its result under this key."""
+        """Call make() once for these public facts, and remember its result under this key."""
         if key not in self.derived:
             self.derived[key] = make()
         value: S = self.derived[key]
         return value
 
     def past(self, spent: Sequence[Spent]) -> tuple[Past, ...]:
-        """The trainings that `start` descends from, and last this one; `spent` is what it releases, by party."""
+        """The trainings that `start` descends from, and this one as the last; `spent` is what it releases, by party."""
         before = () if self.start is None else self.start.past
         numbers, named = tuple(map(str, self.ids.tolist())), before[-1].parties if before else ()
         names = named if len(named) == self.parties else numbers
@@ -145,7 +145,7 @@ class Public:
         return (*before, Past(names, dealt, tuple(spent), *counted, self.label_epsilon))
 
     def in_all(self, spent: Sequence[Spent]) -> list[Spent]:
-        """What each party releases in this job and in those that `start` descends from."""
+        """What each party releases in this job and in the trainings that `start` descends from."""
         return list(spent if self.start is None else composed(self.past(spent)))
 
     @property
@@ -160,7 +160,7 @@ class Public:
 
     @property
     def sensitivity(self) -> float:
-        """How far a sum of per-record gradients moves between neighbours, rows being in the unit ball."""
+        """How far a sum of per-record gradients moves between neighbours, with rows in the unit ball."""
         return self.loss.flip if self.label_only else 2 * self.loss.lipschitz
 
     @property
@@ -170,7 +170,7 @@ class Public:
 
     @property
     def curvature(self) -> float:
-        """The most that one record's curvature differs between neighbours: c, or 0 if only its label does."""
+        """The most that one record's curvature differs between neighbours: c, or less if only its label differs."""
         return self.loss.flip_smoothness if self.label_only else self.loss.smoothness
 
     def condition(self, k: Floats | float) -> float:

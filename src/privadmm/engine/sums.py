@@ -1,8 +1,8 @@
 """Secure sums of a job: which methods can have them, their noise, a block's part in one, and how a sum is read.
 
-A message may be summed if it is a function of records and inbox alone, and if the coordinator needs only the sum. A
-party that keeps what it released itself has a state that a sum never released: its next message would have a term that
-nobody counted.
+A message may be summed if it is a function of records and inbox alone, and if the coordinator needs only the sum. It
+may not be summed if the party keeps it: no sum releases that one message, so the party's next message would have a term
+that nobody counted.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def unsummable(algorithm: Algorithm) -> str | None:
 
 
 def gradients(public: Public, t: int) -> Summands:
-    """Bounds of messages that are gradients of the weighted losses: at most C omega_i L long."""
+    """The bounds of messages that are gradients of the weighted losses, which are at most C omega_i L long."""
     moves = public.moved(public.ids, public.summation(public.ids))[:, 0]
     return Summands(moves, public.scale(public.ids)[:, 0] * public.loss.lipschitz)
 
@@ -65,7 +65,7 @@ def gradients(public: Public, t: int) -> Summands:
 def uneven(public: Public, row: tuple[Event, ...]) -> bool:
     """Whether one noise protects the parties of a secure sum differently: by their budgets, or by their sizes.
 
-    Weighted by records, a record moves a sum alike wherever it is, and no size need be known.
+    If parties are weighted by records, a record moves a sum equally wherever it is, and no size need be known.
     """
     return public.privacy.sum is not None and (len(set(row)) > 1 or public.weighting == "parties")
 
@@ -93,9 +93,9 @@ def _planned(algorithm: Algorithm, public: Public, plan: Plan) -> Sums:
 
 
 def introduced(job: "Job", ids: Ints, ledger: Ledger) -> Entry:
-    """The block's entry of the roster, not signed yet; its key is drawn once for a job.
+    """The block's entry for the roster, not signed yet; its key is drawn once for a job.
 
-    Once there is a roster it has the entry, also when the job is over and its key erased.
+    If there is a roster already, the entry is that in it, even if the job is over and its key erased.
     """
     if (packed := ledger.kept(job.id, ROSTER)) is not None:
         return next(entry for entry in Roster.unpack(packed).entries if entry.number == int(ids.min()))
@@ -106,9 +106,9 @@ def introduced(job: "Job", ids: Ints, ledger: Ledger) -> Entry:
 
 
 def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: Callable[[Entry, int], bool]) -> None:
-    """Take the roster of a job, if it is the first and holds what it must; the same one again changes nothing.
+    """Keep the first roster of a job that `Roster.check` accepts. The same again changes nothing; others are refused.
 
-    signed(entry, party) checks that a party signed the entry that it is in.
+    signed(entry, party) says whether a party signed the entry that it is in.
     """
     roster, first = Roster.unpack(packed), ledger.kept(job.id, ROSTER)
     if first is None:
@@ -119,7 +119,7 @@ def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: 
         masker = Masker(job.id, mine.number, private, roster)
         for entry in roster.entries:
             if entry.number != mine.number:
-                masker.pair(entry)  # refused now if it is no key
+                masker.pair(entry)  # raises now if the entry has no valid key
         first = ledger.keep(job.id, ROSTER, roster.pack, None)
     if first != roster.pack():
         raise RefusedError(
@@ -128,7 +128,7 @@ def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: 
 
 
 def largest_block(public: Public) -> int:
-    """How many parties may have one key: in a deployment as many as may collude, for the key's owner knows them all."""
+    """How many parties may share a key: in a deployment no more than may collude, since its owner knows them all."""
     assert isinstance(public.privacy, Target)
     assert public.privacy.sum is not None
     simulated = public.privacy.kind is Gaussian
@@ -136,7 +136,7 @@ def largest_block(public: Public) -> int:
 
 
 def masker_of(job: "Job", ids: Ints, ledger: Ledger) -> Masker | None:
-    """The block's masks, from its ledger; None where the block is everybody, and there is no one to hide from."""
+    """The block's masks, from its ledger; None if the block has all parties, so that there is nobody to hide from."""
     if len(ids) == job.public.parties:
         return None
     packed, private = ledger.kept(job.id, ROSTER), ledger.secret(job.id)
@@ -149,7 +149,7 @@ def masker_of(job: "Job", ids: Ints, ledger: Ledger) -> Masker | None:
 
 
 def present(public: Public, absent: Ints) -> Ints:
-    """The parties that take part in a sum (S in privacy/sums.py)."""
+    """The parties that are not absent: those who take part in a sum (S in privacy/sums.py)."""
     if not len(absent):
         return public.ids
     return np.setdiff1d(public.ids, absent[:, 0])
@@ -174,9 +174,9 @@ def summing(job: "Job", plan: Sums, at: sums.At, inbox: Mail, masker: Masker | N
 
 
 def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mail) -> Mail | None:
-    """The sum of round t as one row; None: a message is missing, and the sum cannot be read.
+    """The sum of round t as one row; None if a message is missing, so that the sum cannot be read.
 
-    `before` were absent already. Refused if the job cannot go on without this sum, or with so few parties.
+    `before` lists who was absent already. Refused if the job cannot go on without this sum, or with so few parties.
     """
     plan = planned_sums(algorithm, public)
     assert plan is not None
@@ -188,7 +188,7 @@ def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mai
 
 
 def check_without(algorithm: Algorithm, public: Public, t: int, before: Ints, here: Ints) -> None:
-    """Refuse to lose the sum of round t, in which only these of those before answered, where the job needs it."""
+    """Refuse to go on without the sum of round t, for which only `here` of `before` answered, if the job needs it."""
     plan = planned_sums(algorithm, public)
     assert plan is not None
     gone = np.setdiff1d(before, here).tolist()
@@ -208,8 +208,8 @@ def check_without(algorithm: Algorithm, public: Public, t: int, before: Ints, he
 def cost(algorithm: Algorithm, public: Public, t: int) -> str:
     """What the rounds up to this one have cost, as a sentence."""
     assert isinstance(public.privacy, Target)
-    plan = {at: rows for at, rows in algorithm.plan(public).items() if at[0] <= t}
-    copies = [tuple((event, public.privacy.copies * n) for event, n in one) for one in totals(plan, public.parties)]
+    tallies = totals({at: rows for at, rows in algorithm.plan(public).items() if at[0] <= t}, public.parties)
+    copies = [tuple((event, public.privacy.copies * n) for event, n in tally) for tally in tallies]
     spent = worst(public.in_all(copies), public.privacy.delta)
     few = public.privacy.sum.tolerated(public.parties) if public.privacy.sum else 0
     return (
@@ -228,7 +228,7 @@ def spread(mail: Mail) -> Mail:
 
 
 def if_colluding(spent: Spent, delta: float, colluding: int, fewest: int) -> float:
-    """The epsilon of these releases if this many parties collude with a coordinator who also picks who is present."""
+    """The epsilon of these releases if this many parties collude with a coordinator who chooses who is present."""
     present = max(fewest, colluding + 1)
     events = tuple(
         (event.among(colluding, present) if isinstance(event, SharedGaussian) else event, count)

@@ -1,8 +1,8 @@
 """The worker that lives beside the data: a block's state, its ledger, and one transaction per tick.
 
 For every value of the records a tick ends in a charged release, or was refused by public facts before a record was read
-(docs/privacy.md#no-outcome-is-free). So records come by a function, `load`, which is called last: after the inbox, the
-order, the plan, the state and the budget were looked at and, in a deployment, the cost was put on record.
+(docs/privacy.md#no-outcome-is-free). So records are read by a function, `load`, which is called last: after the inbox,
+the order, the plan, the state and the budget were checked and, in a deployment, the cost was put on record.
 """
 
 import traceback
@@ -40,15 +40,15 @@ from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import DIVERGED, Door, events_of
 from privadmm.privacy.sums import Summing
 
-# What a tick made, before its commit: the block's records and state, what it sends, and that as bytes.
+# The result of a tick before its commit: the block's records and state, the mail that it sends, and its bytes.
 Ticked = tuple[Local | Vertical, Any, Mail, SupportsBytes]
 DRAWS = "draws"  # the name under which a ledger keeps what a block drew once for a job
 
 
 class Worker:
-    """Answers ticks for one block. Rebuilt from its ledger alone, it answers the same bytes.
+    """Answers ticks for one block. A worker that is made again from its ledger gives the same bytes.
 
-    The block shrinks when parties of it leave: `local` and `state` are of those who answered last.
+    The block shrinks when parties of it leave: `local` and `state` are of the parties that answered last.
     """
 
     def __init__(
@@ -60,20 +60,20 @@ class Worker:
         ledger: Ledger,
         attended: bool = True,
     ) -> None:
-        """`load` reads the records of these parties, when a tick needs them, if one does.
+        """`load` reads the records of these parties, when a tick first needs them.
 
-        `attended`: the process is its own people's, and an interrupt is theirs. What answers letters has interrupts
-        that others may cause.
+        `attended`: the party's own people run this process, so an interrupt is theirs. Interrupts of a server may be
+        caused by others.
         """
         self.job, self.algorithm, self.public = job, job.algorithm, job.public
         self.noise, self.ledger, self.attended = noise, ledger, attended
         self.ids, self.load = np.array(ids, dtype=np.int64), load
         self._masker: Masker | None = None
-        # By phase, the releases of its last round with their events: most rounds share one plan.
+        # By phase: the releases of its last round, the parties, and the events of each release. Most rounds share them.
         self._rows: dict[int, tuple[object, Ints, tuple[Alike[Event], ...]]] = {}
         self._local: Local | Vertical | None = None
         self.last: Tick | None = None
-        self.told = nobody()  # who was absent, by the last inbox
+        self.told = nobody()  # who was absent according to the last inbox
         self.state = self.algorithm.init(self.public, self.ids)
         if (stored := ledger.latest(job.id)) is not None:
             self.last = stored[0]
@@ -120,7 +120,7 @@ class Worker:
             try:
                 with self.ledger.transaction():
                     if (stored := self.ledger.recall(now, digest)) is not None:
-                        self._remember(now)  # it may have died between its commit and this
+                        self._remember(now)  # the process may have died between its commit and this call
                         return Mail.unpack(stored), stored
                     self._in_order(now)
                     self._departures(inbox)
@@ -133,21 +133,21 @@ class Worker:
                     charges = self._charges(now, here)
                     self.ledger.permit(self.job.id, charges)
                     self.ledger.intend(now, digest, charges)
-                    # A ledger that does not guard records no intent: with records in memory one transaction is enough.
+                    # Without guards there is no intent on record: one transaction is enough for records in memory.
                     at_once = not self.ledger.guards and self._local is not None
                     ticked = self._release(now, inbox, digest, here, sum_of_all) if at_once else None
                 intended = True
                 if ticked is None:
-                    _ = self.local  # read now: a ledger that keeps labels writes to its file meanwhile
+                    _ = self.local  # read before the transaction: to keep labels, the ledger writes to its file
                     with self.ledger.transaction():
-                        # In a simulation another process may have answered meanwhile.
+                        # In a simulation, which has no turns, another process may have answered meanwhile.
                         if (stored := self.ledger.recall(now, digest)) is not None:
                             return Mail.unpack(stored), stored
                         ticked = self._release(now, inbox, digest, here, sum_of_all)
-                # Only a committed tick becomes the worker's present.
+                # Only after its commit does a tick change the worker.
                 self._local, self.state, outbox, packed = ticked
                 self.last, self.told = now, inbox.absent
-                intended = False  # it is committed, whatever happens now
+                intended = False  # the tick is committed, whatever happens now
                 self._remember(now)
                 return outbox, packed
             except BaseException as error:
@@ -157,7 +157,7 @@ class Worker:
                 if not (intended and self.ledger.guards):
                     raise
                 failure = traceback.format_exc()
-            # Outside of the handler, so that this error does not carry the failure along, which could tell of records.
+            # Outside of the handler, so that this error has no reference to the failure, which could tell of records.
             self.ledger.fail(now, failure)
             raise AssertionError("a ledger that guards raises where a tick fails")
 
@@ -185,14 +185,14 @@ class Worker:
         """The part of this block in a secure sum, from its ledger alone; None where the job has none."""
         if self.job.sums is None or (now.round, now.phase) not in self.job.plan:
             return None
-        if self._masker is None:  # later the worker itself knows what it has sent
+        if self._masker is None:  # the first sum of this worker; later it knows itself what it has sent
             self.ledger.check_sent(self.job.id)
             self._masker = masker_of(self.job, self.ids, self.ledger)
         whole, at = len(here) == int(np.isin(self.ids, inbox.gone, invert=True).sum()), (now.round, now.phase)
         return summing(self.job, self.job.sums, at, inbox, self._masker, whole)
 
     def _remember(self, now: Tick) -> None:
-        """Note, outside of the ledger, that this part of a secure sum is sent; after the last one the key is erased."""
+        """Note, beside the ledger, that this part of a secure sum is sent; after the last part, erase the key."""
         if self.public.privacy.sum is not None:
             over = now.round + 1 == self.public.rounds
             self.ledger.sent(now, over)
@@ -215,7 +215,7 @@ class Worker:
         return known[2]
 
     def _bounded(self, round: int) -> None:
-        """Refuse to go on from iterates that ran away. They are released values, so this tells nobody anything new."""
+        """Refuse to go on from iterates that ran away. They are released values, so the refusal tells nothing new."""
         for item in fields(self.state):
             value = getattr(self.state, item.name)
             if not (value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST):  # also if it is nan
@@ -229,7 +229,7 @@ class Worker:
         return self.ids[~np.isin(self.ids, [*absent[:, 0], *gone])]
 
     def _departures(self, inbox: Mail) -> None:
-        """Refuse an inbox in which somebody left at another time than since the last tick, or came back."""
+        """Refuse an inbox in which a party left at another time than since the last tick, or came back."""
         if not len(inbox.absent) and not len(self.told):
             return
         known = np.isin(inbox.gone, self.told[:, 0])
@@ -246,11 +246,11 @@ class Worker:
         return heard(self.algorithm, self.public, self.ids)
 
     def _well_formed(self, inbox: Mail) -> None:
-        """Refuse, by public facts alone, what no coordinator of this algorithm sends.
+        """Refuse, by public facts alone, what no honest coordinator of this algorithm sends.
 
-        One row for each sender and not a stack of them: every row of a stack would get noise of its own, and their
-        mean would undo it. Finite and not absurdly large: sums that overflow would tell records apart. A sender may be
-        missing only if the mail says of it that it left. In a secure sum all are told the same.
+        An inbox has one row for each sender, not a stack of them: every row of a stack would get noise of its own, and
+        their mean would undo it. Its numbers are finite and not absurdly large: sums that overflow would tell records
+        apart. A sender may be missing only if the mail says that it left. In a secure sum all rows are the same.
         """
         public = self.public
         sound, senders = inbox.sound(public.parties), self.senders
@@ -287,7 +287,7 @@ class Worker:
 
 
 def among(local: Local | Vertical, here: Ints) -> tuple[Local | Vertical, Ints | None]:
-    """The view of these parties of a block, and their positions in it; None if they are all of it."""
+    """The part of a block with these parties, and their positions in it; None if they are the whole block."""
     if len(here) == len(local.ids):
         return local, None
     at = np.flatnonzero(np.isin(local.ids, here))

@@ -26,7 +26,7 @@ FLOOR = 0.3  # L
 
 
 def normal(t: Floats) -> Floats:
-    """The normal distribution function to 1.4e-4, increasing; to load a library for it would take longer."""
+    """The normal distribution function to 1.4e-4, increasing. To load a library for it would take longer than this."""
     return np.asarray(1 / (1 + np.exp(-(1.5976 * t + 0.07056 * t**3))))
 
 
@@ -86,19 +86,19 @@ class Influence:
         return (self.g - self.low) / max(self.reach, 1e-300)
 
     def total(self, curves: Curves) -> float:
-        """What these curves say T is."""
+        """T, as these curves give it."""
         middles, mass = (curves.grid[1:] + curves.grid[:-1]) / 2, np.diff(curves.below(curves.grid), axis=1)
         sizes = (self.n * (1 - curves.share), self.n * curves.share)
         parts = [np.interp(middles, self.knots, row) @ own for row, own in zip(self.g, mass, strict=True)]
         return float(np.dot(sizes, parts))
 
     def corrected(self, total: float) -> float:
-        """A + T - T', of the sum over records of what the table says."""
+        """A + T - T', from the sum of the table's values over all records."""
         return self.area + self.low * self.n + self.reach * total - self.expected
 
 
 def fitted(counts: Floats, edges: Floats, n: int) -> Curves:
-    """Fit (1) to the counts (2, edges + 1) of n records. Whatever the counts are, there is an answer."""
+    """Fit (1) to the counts (2, edges + 1) of n records. Any counts are fitted, also absurd ones: they are noisy."""
     shares = np.nan_to_num(counts) / n
     span = max(float(edges[-1] - edges[0]), 1e-12)
     pi = float(np.clip(shares[1].sum() / max(shares.sum(), 1e-12), 0.02, 0.98))
@@ -134,11 +134,11 @@ def fitted(counts: Floats, edges: Floats, n: int) -> Curves:
 
 
 def influence(curves: Curves, n: int, knots: int) -> Influence:
-    """Tabulate (2) for n records at so many knots."""
+    """Tabulate g of (2) for n records at this many knots."""
     P, N, area = curves.share * n, (1 - curves.share) * n, curves.area
     ends = [float(f(curves.centre + side * 4 * curves.width)) for f, side in ((np.min, -1), (np.max, 1))]
     at = np.linspace(ends[0], ends[1], knots)
     F = curves.below(at)
     g = np.maximum(np.stack([(1 - F[1] - area) / N, (F[0] - area) / P]), -FLOOR / min(P, N))
-    found = Influence(n, at, g, area)
-    return replace(found, expected=found.total(curves))
+    made = Influence(n, at, g, area)
+    return replace(made, expected=made.total(curves))

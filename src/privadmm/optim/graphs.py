@@ -123,7 +123,7 @@ class Graph:
         return total
 
     def among(self, ids: ArrayLike) -> "Graph":
-        """The graph between these parties (ascending) alone, renumbered 0, 1, ..."""
+        """The part of the graph between these parties (ascending), renumbered 0, 1, ..."""
         return Graph("star" if self.kind == "star" else "custom", self._between(ids))
 
     def need_reach(self, here: ArrayLike) -> None:
@@ -235,7 +235,7 @@ def flood(values: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def gossip_matrix(graph: Graph) -> tuple[Floats, float]:
-    """One step of gossip, I - L/c with c half the sum of the Laplacian's extreme eigenvalues, and s of that step.
+    """The matrix of one step of gossip, I - L/c with c half the sum of the Laplacian's extreme eigenvalues; and its s.
 
     In a star the coordinator is everybody's neighbour: one step is the exact mean.
     """
@@ -253,7 +253,7 @@ def chebyshev(graph: Graph, values: Floats, k: int) -> Floats:
     P, s = gossip_matrix(graph)
     if s == 0:
         return np.asarray(P @ values)
-    # T_j(P/s)/T_j(1/s), with both recurrences of T divided through so that nothing overflows.
+    # T_j(P/s)/T_j(1/s). Both recurrences of T are divided by T_j(1/s), so that nothing overflows.
     before, now, ratio = values, np.asarray(P @ values), 1 / s
     for _ in range(k - 1):
         following = 2 / s - 1 / ratio  # T_{j+1}(1/s) / T_j(1/s)
@@ -320,7 +320,7 @@ def _components(neighbours: Sequence[Sequence[int]]) -> list[list[int]]:
         if root not in seen:
             seen.add(root)
             part = [root]
-            for node in part:  # which grows meanwhile
+            for node in part:  # the list grows while it is read
                 new = [j for j in neighbours[node] if j not in seen]
                 seen.update(new)
                 part.extend(new)

@@ -106,5 +106,5 @@ class ElasticNet(Regularizer):
         return self.weight * (1 - self.l1_ratio)
 
 
-# By their names in a config file and in estimators; config/sections.py lists the names once more, without numpy.
+# Regularisers by their names in configs and estimators; config/sections.py lists the names again, to load no numpy.
 REGULARIZERS: dict[str, Callable[..., Regularizer]] = {"l2": L2, "l1": L1, "elastic_net": ElasticNet}

@@ -3,12 +3,12 @@
 Each event has a rule: Gaussian, pure, or a Renyi curve (the formulas are in curves.py). A transcript is counted in the
 strongest form that all of its events have: Gaussian and pure releases exactly, anything else in Renyi form.
 
-Deployments draw noise on a grid. As Gaussians their releases cost a slack in delta; where it would be too large, those
-on outputs have a Renyi curve that needs none. Noise inside of an argmin, or shared by a sum's parties, has no proof
-without the slack.
+Deployments draw noise on a grid. Counted as Gaussian, their releases cost a slack in delta. Where it would be too
+large, releases with noise on the output are counted by a Renyi curve, which needs no slack. Noise inside of an argmin,
+or shared by a sum's parties, has no proof without the slack.
 
-Every epsilon is rounded up and every noise level is calibrated from above, so that a figure printed here may be a
-hair too large, never too small. An event without a rule counts as infinite.
+Every epsilon is rounded up and every noise level calibrated from above: a figure may be a hair too large, never too
+small. An event without a rule counts as infinite.
 """
 
 import math
@@ -48,8 +48,8 @@ from privadmm.privacy.events import (
 
 T = TypeVar("T")
 
-# eta of a release whose grid is not chosen by its dimension: a summand, since one grid serves a whole job, and an
-# argmin in an early ledger. A sum of shares is not quite a discrete Gaussian; that adds less than e^(-2^80) to eta.
+# eta of a release whose grid does not follow its dimension: a summand, since one grid serves a whole job, or an argmin
+# in an early ledger. A sum of shares is not quite a discrete Gaussian; that adds less than e^(-2^80) to eta.
 WIDE = curves.grid_distance(WIDEST, STEPS)
 
 Row = tuple[Event, ...]  # the events of one release, one per party
@@ -68,7 +68,7 @@ class Claim:
 
 @singledispatch
 def gdp(event: object) -> float | None:
-    """The GDP parameter mu of an event that is Gaussian, or is so apart from the slack of its grid; else None."""
+    """The GDP parameter mu of an event that is Gaussian, apart from the slack of its grid; else None."""
     return None
 
 
@@ -87,7 +87,7 @@ def rdp(event: object, alpha: Floats) -> Floats:
 gdp.register(Gaussian, lambda event: 1 / event.ratio)
 gdp.register(DiscreteGaussian, lambda event: 1 / event.ratio)
 gdp.register(SharedGaussian, lambda event: 1 / event.ratio)
-# Where no record changes the curvature (a label flip of the logistic loss), the argmin maps the noise one to one.
+# If no record changes the curvature (w = 0: a label flip of the logistic loss), the argmin maps the noise one to one.
 gdp.register(GaussianObjective, lambda event: None if event.w else 1 / event.ratio)
 rdp.register(Gaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
 rdp.register(DiscreteGaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
@@ -109,9 +109,9 @@ class Sorted:
     mu: float
     pure: tuple[tuple[float, int], ...]
     others: tuple[Event, ...]
-    eta: float  # how far it is from rounded Gaussians, in total variation; 0 in simulations
-    lost: float  # the part of delta that is spent on releases known by one pair (epsilon, delta) only
-    inside: float  # the part of eta that a Renyi curve has to cover, too: noise inside of argmins, shared noise
+    eta: float  # the distance of the noise from rounded Gaussians, in total variation; 0 in simulations
+    lost: float  # the part of delta that goes to `Lost` events, of which only one pair (epsilon, delta) is known
+    inside: float  # the part of eta that costs a slack in Renyi form, too: noise inside of argmins, shared noise
 
     @property
     def hopeless(self) -> bool:
@@ -132,16 +132,16 @@ def sort(spent: Spent) -> Sorted:
     shared = sum(count for event, count in spent if isinstance(event, SharedGaussian))
     argmins = sum(count for event, count in spent if isinstance(event, GaussianObjective))
     early = any(isinstance(event, EarlyDiscreteGaussian) for event, _ in spent)
-    each = curves.grid_distance(1, STEPS)  # d/(24 s^2) of d numbers with s = STEPS sqrt(d)
-    # An argmin whose noise is on a grid has a cover on a grid: without one, all of them are continuous.
-    inside = (WIDE if early else each) * argmins if outputs or early else 0.0
+    per_release = curves.grid_distance(1, STEPS)  # d/(24 s^2) of d numbers with s = STEPS sqrt(d)
+    # An argmin's cover is on a grid if the noise inside is. So without outputs on a grid, that noise is continuous.
+    inside = (WIDE if early else per_release) * argmins if outputs or early else 0.0
     inside += WIDE * shared
     lost = math.fsum(count * event.delta for event, count in spent if isinstance(event, Lost))
-    return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), each * outputs + inside, lost, inside)
+    return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), per_release * outputs + inside, lost, inside)
 
 
 def renyi(spent: Spent, alpha: Floats) -> Floats:
-    """The Renyi curve of all events together; those of argmins, of which there may be one for each round, at once."""
+    """The Renyi curve of all events together. Argmins may differ in every round: they are evaluated in one go."""
     argmins = [(event.ratio, event.w, count) for event, count in spent if isinstance(event, GaussianObjective)]
     others = [(event, count) for event, count in spent if not isinstance(event, GaussianObjective)]
     total = sum((count * rdp(event, alpha) for event, count in others), np.zeros_like(alpha))
@@ -153,7 +153,7 @@ def renyi(spent: Spent, alpha: Floats) -> Floats:
 
 @lru_cache(maxsize=65536)
 def epsilon(spent: Spent, delta: float) -> float:
-    """The certified epsilon of everything a party released, in the strongest form that all of it has."""
+    """The certified epsilon of everything a party released, in the strongest form that all its events have."""
     parts = sort(spent)
     if parts.lost:
         delta -= parts.lost
@@ -170,13 +170,13 @@ def epsilon(spent: Spent, delta: float) -> float:
 
 
 def least_delta(spent: Spent) -> float:
-    """The delta below which no epsilon is proved, whatever the noise: 0 without argmins on a grid and lost rows."""
+    """The least delta at which an epsilon is proved: 0 but for `Lost` events, shared noise, and argmins on a grid."""
     parts = sort(spent)
     return parts.lost + curves.slack(parts.inside, 0.0) / curves.SET_ASIDE
 
 
 def most_epsilon(spent: Spent, delta: float) -> float | None:
-    """The epsilon above which none is proved at this delta, whatever the noise; None: none is proved at all.
+    """The largest epsilon that can be proved at this delta, whatever the noise; None if none can.
 
     It is infinite unless shared noise, or noise inside of argmins, was drawn on a grid: its slack grows with e^epsilon,
     and may take SET_ASIDE of delta.
@@ -191,12 +191,12 @@ def most_epsilon(spent: Spent, delta: float) -> float | None:
 
 
 def certified(spent: Spent, delta: float | None) -> float | None:
-    """`epsilon` as results tell it: None without a delta, and where none can be given."""
+    """`epsilon` as results show it: None without a delta, or where epsilon is infinite."""
     return None if delta is None else finite(epsilon(spent, delta))
 
 
 def largest_next(spent: Spent, most: float, delta: float) -> float:
-    """The epsilon of the largest Gaussian release that a budget of `most` still covers on top of this, from below."""
+    """The epsilon of the largest Gaussian release that a budget of `most` still covers besides `spent`, from below."""
     low, high = 0.0, 1e3  # of mu, the release's GDP parameter
     if epsilon(spent, delta) >= most:
         return 0.0
@@ -221,7 +221,7 @@ def delta_curve(spent: Spent) -> Callable[[float], float]:
 
 
 def printed(value: float, spec: str = ".4g") -> str:
-    """An epsilon or delta for people to read, rounded up: what is printed is never below what was spent."""
+    """Write an epsilon or delta for people, rounded up, so that it is never below what was spent."""
     text = format(value, spec)
     if not float(text) < value:
         return text
@@ -255,15 +255,15 @@ def spending(plan: Plan, parties: int) -> Iterator[tuple[int, list[Spent]]]:
 
 
 def shared(plan: Plan) -> Plan:
-    """Make equal events of a plan one object, and equal rounds too, so that what is alike is counted once."""
+    """Replace equal events of a plan by one object, and equal rounds too, so that each kind is counted only once."""
     events, rows, rounds = dict[Event, Event](), dict[tuple[int, ...], Row](), dict[tuple[int, ...], tuple[Row, ...]]()
 
-    def one(releases: tuple[Row, ...]) -> tuple[Row, ...]:
+    def interned(releases: tuple[Row, ...]) -> tuple[Row, ...]:
         alike = [tuple(events.setdefault(event, event) for event in row) for row in releases]
         same = tuple(rows.setdefault(tuple(map(id, row)), row) for row in alike)
         return rounds.setdefault(tuple(map(id, same)), same)
 
-    made = {key: one(releases) for key, releases in {id(given): given for given in plan.values()}.items()}
+    made = {key: interned(releases) for key, releases in {id(given): given for given in plan.values()}.items()}
     return {tick: made[id(releases)] for tick, releases in plan.items()}
 
 
@@ -284,17 +284,17 @@ def _once(events: Sequence[Event], times: int = 1) -> Alike[Spent]:
 
 
 def worst(spent: Sequence[Spent], delta: float) -> float:
-    """The total of horizontal parties: the largest one, since no person has records at two of them."""
+    """The total of horizontal parties: that of the worst party, since no person has records at two of them."""
     return max(epsilon(events, delta) for events in distinct(spent))
 
 
 def distinct(values: Iterable[T]) -> set[T]:
-    """The different values. Equal parties share one object, and comparing addresses is faster than hashing."""
+    """The set of these values. Most are one object: dropping equal addresses first saves hashing."""
     return set({id(value): value for value in values}.values())
 
 
 def together(spent: list[Spent], delta: float) -> float:
-    """The total of vertical parties: a person has a row at each, so what all of them released composes."""
+    """The total of vertical parties: a person has a row at each of them, so the releases of all parties compose."""
     return epsilon(merge_all(spent), delta)
 
 

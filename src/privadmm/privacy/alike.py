@@ -1,4 +1,4 @@
-"""A value for each party of a block, held once for parties alike.
+"""A value for each party of a block, held once for all parties that have the same.
 
 Most parties of a large block have equal histories and equal events. What is computed of them (a tally, a check against
 a budget, a line of the ledger) is then computed once for each kind of party, and not for each party.
@@ -20,9 +20,9 @@ NOTHING: Any = object()
 
 @dataclass(eq=False, repr=False)
 class Alike(Mapping[int, T]):
-    """A value for each party: party ids[i] has kinds[which[i]]. It is not changed once made.
+    """An immutable mapping from parties to values: party ids[i] has kinds[which[i]].
 
-    Kinds are numbered as they first appear, and each belongs to a party. Two of them may be equal.
+    Kinds are numbered as they first appear, and each belongs to a party at least. Two kinds may be equal.
     """
 
     ids: Ints
@@ -31,7 +31,7 @@ class Alike(Mapping[int, T]):
 
     @staticmethod
     def of(values: Mapping[int, U]) -> "Alike[U]":
-        """Make one from values by party; those that are one object are one kind."""
+        """Make an Alike of a mapping from parties to values. Parties with the same object are of one kind."""
         if isinstance(values, Alike):
             return values
         ids = np.array(list(values)) if values else np.empty(0, dtype=np.int64)
@@ -41,13 +41,13 @@ class Alike(Mapping[int, T]):
 
     @staticmethod
     def listed(ids: Ints, values: Sequence[U]) -> "Alike[U]":
-        """Values in the order of `ids`; those that are one object are one kind."""
+        """Make an Alike of values in the order of `ids`. Parties with the same object are of one kind."""
         objects = np.fromiter(map(id, values), np.uint64, len(values))
         return _numbered(ids, objects, lambda place: values[place])
 
     @staticmethod
     def same(ids: Ints, value: U) -> "Alike[U]":
-        """One value for all of them."""
+        """One value for all of these parties."""
         return Alike(ids, np.zeros(len(ids), dtype=np.int64), (value,) if len(ids) else ())
 
     @cached_property
@@ -67,10 +67,10 @@ class Alike(Mapping[int, T]):
         if not isinstance(other, Mapping):
             return NotImplemented
         try:
-            here = Alike.of(other).over(self.ids)
+            others = Alike.of(other).over(self.ids)
         except (KeyError, TypeError):
             return False
-        return len(self) == len(other) and all(one == two for one, two in together(self, here).kinds)
+        return len(self) == len(other) and all(mine == its for mine, its in together(self, others).kinds)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -82,7 +82,7 @@ class Alike(Mapping[int, T]):
         return Alike(self.ids, self.which, tuple(make(kind) for kind in self.kinds))
 
     def over(self, ids: Ints, default: Any = NOTHING) -> "Alike[Any]":
-        """The values of these parties in this order; of a party that has none `default`, or a KeyError."""
+        """The values of these parties in this order. A party without a value has `default`, or is a KeyError."""
         if same_array(ids, self.ids):
             return self
         order = np.argsort(self.ids)
@@ -123,14 +123,14 @@ def same_array(one: Ints, other: Ints) -> bool:
 
 
 def together(first: Alike[Any], *others: Alike[Any]) -> Alike[tuple[Any, ...]]:
-    """The values that each party of the first has in all of these, as tuples; a KeyError if one lacks it."""
+    """Tuples of each party's values in all of these, for the parties of the first; a KeyError if another lacks one."""
     ids, which = first.ids, first.which
-    columns: list[Sequence[Any]] = [first.kinds]  # of every kind so far, its value in each of these
+    columns: list[Sequence[Any]] = [first.kinds]  # for each argument so far, its value of every kind of party
     for other in (other.over(ids) for other in others):
-        here, more = len(columns[0]), len(other.kinds)
+        known, more = len(columns[0]), len(other.kinds)
         if more == 1:
-            columns.append(other.kinds * here)
-        elif here == 1:
+            columns.append(other.kinds * known)
+        elif known == 1:
             which, columns = other.which, [*([column[0]] * more for column in columns), other.kinds]
         elif same_array(which, other.which):
             columns.append(other.kinds)
@@ -143,7 +143,7 @@ def together(first: Alike[Any], *others: Alike[Any]) -> Alike[tuple[Any, ...]]:
 
 
 def _numbered(ids: Ints, codes: Any, kind_at: Callable[[int], U]) -> Alike[U]:
-    """Number codes as they first appear; kind_at(place) is the value there."""
+    """Make an Alike of codes, one for each party: equal codes are one kind, whose value is kind_at(its first place)."""
     if not len(ids) or (codes == codes[0]).all():
         return Alike(ids, np.zeros(len(ids), dtype=np.int64), (kind_at(0),) if len(ids) else ())
     _, place, which = np.unique(codes, return_index=True, return_inverse=True)

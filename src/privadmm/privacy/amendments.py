@@ -1,6 +1,6 @@
-"""Amendments: what a steward may change of a ledger's policy, and what stays as it was made.
+"""Amendments: what a steward may change in a ledger's policy, and what stays fixed.
 
-Spending is recorded as events, so with another epsilon or delta all that was ever released is counted again. What
+Spending is recorded as events, so all that was ever released can be counted again with another epsilon or delta. What
 decided how events were recorded stays: the mode, the parties, the adjacency, and how labels are randomised.
 """
 
@@ -33,9 +33,9 @@ class Amendable(Protocol):
 
 
 def check_amended(ledger: Amendable, policy: Policy, why: str) -> Identity:
-    """The ledger's identity with this policy; refused if it changes what is fixed, or allows less than was promised.
+    """The ledger's identity with this policy. Refused if that changes what is fixed, or allows less than was promised.
 
-    Jobs that are open keep what was set aside for them, so the budget must cover that too.
+    Open jobs keep what was set aside for them, so the new budget must cover that too.
     """
     old, path = ledger.identity, ledger.path
     if not why.strip():

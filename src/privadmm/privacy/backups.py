@@ -1,9 +1,9 @@
-"""Copy a ledger so that it can be put back, and put a copy back so that nothing that was released is forgotten.
+"""Copy a ledger, and put a copy back in its place without forgetting what was released since the copy was made.
 
 A backup lacks what was released after it was made. The anchor, which stays where the ledger is, knows what every party
-had spent or set aside in all. So a backup that is put back is charged with that: its total is then what it was. Jobs
-that were open in the backup are over, since they may have gone on. Where the anchor is missing or does not know, the
-steward decides what is charged; everything is on record in a row of kind `restore`.
+had spent or set aside in all. So a backup that is put back is charged with that, and has the ledger's total again. Jobs
+that were open in the backup are over, since they may have gone on. If the anchor is missing or does not know, the
+steward decides what is charged. Everything is on record in a row of kind `restore`.
 
 Putting back is done in this order, and can be done again after a crash at any point of it:
 
@@ -63,12 +63,12 @@ def backup(path: Path, copy: Path) -> Verification:
 
 @dataclass(frozen=True)
 class Decision:
-    """A steward's decision about lost rows: the reason and, if their cost is unknown, what to charge for them."""
+    """A steward's decision about lost rows: the reason, and what to charge for them if their cost is unknown."""
 
     why: str
     charge: float | None = None
     spend_all: bool = False
-    at_delta: float | None = None  # at which the charge is what it cost
+    at_delta: float | None = None  # the delta at which `charge` holds
 
     def __post_init__(self) -> None:
         if not self.why.strip():
@@ -92,15 +92,15 @@ class Restored:
     """What putting a backup back has done."""
 
     rows: int  # of the backup
-    missing: str | None  # what it lacked; None: nothing
+    missing: str | None  # what the backup lacked; None: nothing
     known: bool  # whether the anchor knew what was spent or set aside
-    ended: tuple[str, ...]  # jobs that it ended
+    ended: tuple[str, ...]  # jobs that were open in the backup, and are over
     charged: dict[int, Spent]  # by party
-    replaced: Path | None  # where the file is that was in its place
+    replaced: Path | None  # the new place of the file that the backup replaced
 
 
 def restore(source: Path, path: Path, decision: Decision) -> Restored:
-    """Put a backup in a ledger's place, charged with what was released since it was made. `source` may be `path`."""
+    """Put a backup in a ledger's place, charged with what was released since. `source` may be `path` itself."""
     sound(source)
     identity, path = _identity(source), path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,16 +108,16 @@ def restore(source: Path, path: Path, decision: Decision) -> Restored:
     with alone_beside(path):
         if _is_whole(path):
             raise LedgerError(f"{path}: lacks nothing that its anchor knows, and needs no backup in its place")
-        found, missing = _compared(source, anchor)
-        known, doubted = (None, False) if found is None else (anchor.known(), found.doubted)
+        read, missing = _compared(source, anchor)
+        known, doubted = (None, False) if read is None else (anchor.known(), read.doubted)
         with _removed_if_left(fresh):
             _copy(source, fresh)
-            with closing(_unheld(fresh)) as made:
+            with closing(_opened(fresh, anchored=False)) as made:
                 rows = made.rows
                 if made.doubted:
                     doubted, missing = True, DOUBTED
                 ended, charged = ((), {}) if missing is None else _charge(made, path, known, decision, doubted)
-            with closing(_unheld(fresh)) as made:
+            with closing(_opened(fresh, anchored=False)) as made:
                 now = made.anchor_now()
             _as_one_file(fresh)
             replaced = _moved_aside(path)
@@ -131,7 +131,7 @@ def restore(source: Path, path: Path, decision: Decision) -> Restored:
 def _charge(
     ledger: SqliteLedger, path: Path, known: Known | None, decision: Decision, doubted: bool
 ) -> tuple[tuple[str, ...], dict[int, Spent]]:
-    """End the jobs that were open and charge what was lost; returns both. `path`: the place of the ledger.
+    """End the jobs that were open, charge what was lost, and return both. `path` is the place of the ledger.
 
     What the anchor knows is charged in any case. If others proved that there was more, the steward decides how much.
     """
@@ -156,7 +156,7 @@ def _charge(
         before = {party: ledger.spent(party) for party in ledger.ids}
         ended = tuple(job for job in ledger.jobs() if ledger.unfinished(job))
         for job in ended:
-            # What is known in all is charged once below. Else the job may have spent all that it set aside.
+            # If the anchor knows the total, that is charged below. Else the job may have spent all that it set aside.
             ledger.append("restore", job, (-1, -1), decision.why, {} if known else ledger.still_owed(job))
         ledger.forget_steps()
         spent = {party: ledger.spent(party) for party in ledger.ids}
@@ -174,7 +174,7 @@ def _charge(
         number = ledger.count("restore", PUT_BACK)
         ledger.append("restore", PUT_BACK, (-1, number), decision.why, more, json.dumps(said).encode())
         if known is not None and known.policy != ledger.identity.facts():
-            # The policy was amended since, and must not go back to what it was.
+            # The policy was amended after the backup was made: the amendment holds.
             facts = json.dumps(known.policy).encode()
             ledger.append("amend", "", (-1, ledger.count("amend")), decision.why, outbox=facts)
         for party in ledger.ids:
@@ -199,7 +199,7 @@ def _left(spent: Spent, most: float, delta: float) -> float:
 
 
 def _compared(source: Path, anchor: AnchorFile) -> tuple[Anchor | None, str | None]:
-    """The anchor, if it can be read, and what the backup lacks; None if it is as new as the anchor."""
+    """The anchor, if it can be read, and what the backup lacks of it; None if nothing."""
     try:
         known = anchor.read()
     except LedgerError as error:
@@ -232,19 +232,14 @@ def _identity(path: Path) -> Identity:
     return known
 
 
-def _opened(path: Path) -> SqliteLedger:
+def _opened(path: Path, anchored: bool = True) -> SqliteLedger:
+    """Open a ledger; anchored=False: a copy that has no anchor yet."""
     known = _identity(path)
-    return SqliteLedger(path, known.parties, known.policy, known.mode)
-
-
-def _unheld(path: Path) -> SqliteLedger:
-    """A copy that has no anchor yet."""
-    known = _identity(path)
-    return SqliteLedger(path, known.parties, known.policy, known.mode, anchored=False)
+    return SqliteLedger(path, known.parties, known.policy, known.mode, anchored=anchored)
 
 
 def _files(path: Path) -> list[Path]:
-    """A database, and what SQLite may have left beside it."""
+    """The paths of a database and of the files that SQLite may have left beside it."""
     return [path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm")]
 
 
@@ -276,7 +271,7 @@ def _as_one_file(path: Path) -> None:
 
 
 def _moved_aside(path: Path) -> Path | None:
-    """Move what is in the ledger's place aside; it opens nowhere else, since it has no anchor there."""
+    """Move the files in the ledger's place aside, where nothing opens them as a ledger: they have no anchor there."""
     there = [file for file in _files(path) if file.exists()]
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     numbers = (path.with_name(f"{path.name}-replaced-{stamp}{more}") for more in ("", *map("-{}".format, range(1, 99))))

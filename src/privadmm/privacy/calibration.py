@@ -1,14 +1,14 @@
 """From a target to noise: the plan whose events cost each party what it may spend, and no more.
 
-An algorithm writes its plan at noise level 1 (every event with the ratio it would have there, relative to its other
-events); `fit` finds each party's level, the smallest whose total stays within that party's epsilon. Events that do not
-scale, such as the cover of an inexact argmin, are marked `Fixed`.
+An algorithm writes its plan at noise level 1, which says how loud each event is relative to the others. `fit` finds
+each party's level, the smallest whose total stays within that party's epsilon. Events that do not scale, such as the
+cover of an inexact argmin, are marked `Fixed`.
 
-A budget may be split in two: one Gaussian release first, with a share f of it, and what that leaves for the rest.
+A budget may be split in two: a first Gaussian release has a share f of it, and the rest has what that leaves.
 
 With mu the GDP parameter that a party's (epsilon, delta) buys, the first release has 1/z^2 = f mu^2. What is Gaussian,
-continuous or on a grid, then has (1 - f) mu^2 left, exactly. What is counted in Renyi form costs more together with it
-than apart, so less is left: the most with which both, counted together, stay within the party's epsilon.
+continuous or on a grid, then has (1 - f) mu^2 left, exactly. What is counted in Renyi form costs more together with the
+first release than apart. It gets less: the most with which both, counted together, stay within the party's epsilon.
 """
 
 import math
@@ -39,7 +39,7 @@ Law = Literal["gaussian", "gamma"]
 Adjacency = Literal["replace-one", "label", "person", "column"]
 Output = Gaussian | DiscreteGaussian | SharedGaussian
 UNIT = Gaussian(1.0)
-COVER = 1e-4  # of the output noise that makes an inexact argmin exact: its mu or, under pure noise, its epsilon
+COVER = 1e-4  # the cost of the output noise that covers an inexact argmin: its mu or, under pure noise, its epsilon
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Target:
     party_epsilon: tuple[float, ...] = ()  # one for each party, where they differ
     decay: float = 1.0  # the variance of a round's noise over that of the round before
     profile: tuple[float, ...] = ()  # instead of decay, the noise of every round relative to the others
-    # How many transcripts alike share the epsilon: one for each class of a one-vs-rest model. Moments in front of them
-    # are released once, by the first, and serve all.
+    # How many transcripts of the same plan share the epsilon: one for each class of a one-vs-rest model. Moments are
+    # released once, by the first transcript, and serve all.
     copies: int = 1
-    sum: SecureSum | None = None  # messages are only added up; None: each party's own noise covers its message
+    sum: SecureSum | None = None  # only the sum of messages is read; None: each party's own noise covers its message
 
     def __post_init__(self) -> None:
         if self.delta != 0:
@@ -85,7 +85,7 @@ class Target:
         return self.epsilon
 
     def event(self, ratio: float, parties: int) -> Output:
-        """A release of one of this many parties with noise of this ratio."""
+        """The event of one release, with noise of this ratio, by one of this many parties."""
         return self.kind(ratio) if self.sum is None else SharedGaussian(ratio, self.sum.tolerated(parties), parties)
 
     def levels(self, rounds: int) -> tuple[float, ...]:
@@ -103,9 +103,9 @@ class Target:
 
 
 def epsilons(given: Any) -> tuple[float, ...]:
-    """Epsilons of parties as somebody gave them; none if None."""
+    """Check epsilons that were given for the parties; None gives an empty tuple."""
     try:
-        return tuple(float(each) for each in (() if given is None else given))
+        return tuple(float(value) for value in (() if given is None else given))
     except (TypeError, ValueError):
         raise ConfigError(f"party_epsilon is a list of numbers, one for each party, and not {given!r}") from None
 
@@ -115,7 +115,7 @@ class NoPrivacy:
     """No noise: every release is charged as not private."""
 
     reason: str = "noise is switched off"
-    # What a `Target` has, and nothing has here.
+    # Fields of `Target` that have no value here.
     delta: ClassVar[None] = None
     adjacency: ClassVar[None] = None
     sum: ClassVar[None] = None
@@ -152,7 +152,7 @@ scaled.register(GammaOutput, lambda event, level: GammaOutput(level * event.rati
 
 
 def objective(law: Law, kind: Kind, level: float, w: float) -> tuple[Event, Fixed]:
-    """The two releases of an argmin: noise in the objective, and the output noise that covers what is inexact in it."""
+    """The two events of an argmin: noise in its objective, and the output noise that covers how inexact it is."""
     if law == "gaussian":
         return GaussianObjective(level, w), Fixed(kind(1 / COVER))
     return GammaObjective(1 / level, w), Fixed(GammaOutput(1 / COVER))
@@ -226,11 +226,11 @@ def calibrate(target: float, delta: float, spend: Callable[[float], Spent]) -> f
 
 
 def _narrowed(low: float, high: float, cost: Callable[[float], float]) -> float:
-    """Narrow a bracket, cost(low) > 1 >= cost(high), to a relative 1e-12; its upper end.
+    """Narrow a bracket, cost(low) > 1 >= cost(high), to a relative 1e-12, and return its upper end.
 
-    By secants (Illinois: an end that stays twice counts half), since ln(cost) is nearly straight in ln(level). A new
-    point keeps away from the ends by nearly what is asked for, so that the last ones close the bracket. Where a cost is
-    infinite, and where three points did not halve the bracket, it is halved.
+    By secants, since ln(cost) is nearly straight in ln(level); the value of an end that stays twice is halved
+    (Illinois). A new point keeps 0.9e-12 away from the ends, so that the last points close the bracket. Where a cost is
+    infinite, or three points did not halve the bracket, bisection halves it.
     """
     enough, stayed, goal, tries = 1e-12, 0, math.log(high / low) / 2, 0
     above, below = math.log(cost(low)), math.log(max(cost(high), 1e-300))
@@ -251,7 +251,7 @@ def _narrowed(low: float, high: float, cost: Callable[[float], float]) -> float:
 
 @lru_cache(maxsize=1024)
 def widest(target: float, delta: float, law: Law, rounds: int) -> float:
-    """The largest w of which `rounds` argmins, noise aside, cost half of the target.
+    """The largest w at which `rounds` argmins with unlimited noise cost half of the target at most.
 
     Beyond it an algorithm adds curvature of its own (DVP's Phi), as the paper's rule alpha/2 does for one round.
     """
@@ -276,13 +276,13 @@ def gdp_parameter(total: float, delta: float, unit: Output = UNIT) -> float:
 
 @lru_cache(maxsize=1024)
 def remainder(total: float, delta: float, share: float, unit: Output = UNIT) -> float:
-    """The epsilon of such a transcript with 1 - share of that mu squared."""
+    """The epsilon of a transcript like that of `gdp_parameter`, with 1 - share of its mu squared."""
     rest = gdp_parameter(total, delta, unit) * math.sqrt(1 - share)
     return epsilon(((scaled(unit, 1 / rest), 1),), delta) * (1 - 1e-9)
 
 
 def first(target: Target, total: float, share: float, parties: int) -> Output:
-    """A release beside the method of a party with this epsilon: one, for all transcripts alike that share the rest."""
+    """The event of a release beside the method, at a party with this epsilon. All copies of the method share it."""
     mu = gdp_parameter(total, target.delta, target.event(1.0, parties))
     return target.event(1 / (mu * math.sqrt(share)), parties)
 
@@ -294,9 +294,9 @@ def left_over(
     spend: Callable[[tuple[float, ...]], list[Spent]],
     key: str,
 ) -> tuple[float, ...]:
-    """What each party's rest may cost beside releases with these shares.
+    """The epsilon that each party's method may cost beside releases with these shares.
 
-    spend(left) is what the rest costs if calibrated to `left`; `key` of a config says how large the shares are.
+    spend(left) is what the method costs if calibrated to `left`; `key` of a config says how large the shares are.
     """
     unit, share = target.event(1.0, len(totals)), sum(shares)
 

@@ -28,7 +28,7 @@ what others released, and could then trade mu for eta on the way; with a fixed p
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cache, partial
 
@@ -41,7 +41,7 @@ from privadmm.params import check_nonnegative, check_positive, check_probability
 TERMS = 1_000_000
 # The share of delta that is set aside for the slack of (4).
 SET_ASIDE = 1e-3
-# The least number that has all its digits: what e^epsilon is multiplied with must not be smaller.
+# The least number that has all its digits. What is multiplied by e^epsilon must not be smaller.
 LEAST = sys.float_info.min
 
 
@@ -52,9 +52,9 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     x = epsilon / mu - mu / 2
     upper = math.erfc(x / math.sqrt(2)) / 2
     lower = math.erfc((epsilon / mu + mu / 2) / math.sqrt(2)) / 2
-    # Past e^700, and where it has hardly a digit, the second term is dropped, which only makes delta larger; so does
-    # the bound on what is lost where the two terms nearly cancel (an error of 2^-52 in x moves erfc by about x^2 times
-    # that).
+    # The second term is dropped past e^700, and where it has hardly a digit left: that only makes delta larger. What is
+    # added bounds the digits lost where the two terms nearly cancel: an error of 2^-52 in x moves erfc by about x^2
+    # times that.
     exact = upper - math.exp(epsilon) * lower if epsilon < 700 and lower >= LEAST else upper
     return exact + 1e-15 * (1 + x * x) * upper
 
@@ -82,9 +82,8 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return smallest(lambda eps: gdp_delta(mu, eps), delta, tail(mu, delta))
 
 
-def mixed_epsilon(mu: float, pure: Iterable[tuple[float, int]], delta: float) -> float:
-    """(2): Gaussians of total mu beside `count` releases of each pure epsilon."""
-    pure = tuple(pure)
+def mixed_epsilon(mu: float, pure: Sequence[tuple[float, int]], delta: float) -> float:
+    """The epsilon of (2): Gaussians of total mu beside `count` releases of each pure epsilon."""
     total = plain_sum(pure)
     if delta == 0:
         return total if mu == 0 else math.inf
@@ -108,9 +107,8 @@ def crowded(pure: Iterable[tuple[float, int]]) -> bool:
     return math.prod(count + 1 for _, count in pure) > TERMS
 
 
-def mixed_delta(mu: float, pure: Iterable[tuple[float, int]]) -> Callable[[float], float]:
-    """(2) as a function of epsilon."""
-    pure = tuple(pure)
+def mixed_delta(mu: float, pure: Sequence[tuple[float, int]]) -> Callable[[float], float]:
+    """delta of (2), as a function of epsilon."""
     if not pure:
         return lambda eps: gdp_delta(mu, eps)
     if crowded(pure):
@@ -118,7 +116,7 @@ def mixed_delta(mu: float, pure: Iterable[tuple[float, int]]) -> Callable[[float
     from scipy.special import gammaln, ndtr
 
     losses, weights = loss_distribution(pure)
-    # Logarithms of factorials, of which the weights are made, err by a few units of their last digit.
+    # The weights are made of logarithms of factorials, which err by a few units of their last digit.
     lost = 1e-12 + 4e-15 * sum(float(gammaln(count + 1)) for _, count in pure)
     total = plain_sum(pure)
 
@@ -152,9 +150,8 @@ def loss_distribution(pure: Iterable[tuple[float, int]]) -> tuple[Floats, Floats
     return losses, np.exp(logs)
 
 
-def pure_and_gaussian(mu: float, pure: Iterable[tuple[float, int]]) -> Callable[[Floats], Floats]:
-    """The Renyi curve of (2), where it has too many terms to be summed."""
-    pure = tuple(pure)
+def pure_and_gaussian(mu: float, pure: Sequence[tuple[float, int]]) -> Callable[[Floats], Floats]:
+    """The Renyi curve of Gaussians beside pure releases, for where (2) has too many terms to be summed."""
     return lambda alpha: gaussian_rdp(alpha, mu) + sum(count * pure_rdp(alpha, eps) for eps, count in pure)
 
 
@@ -163,7 +160,7 @@ def gaussian_rdp(alpha: Floats, mu: float) -> Floats:
 
 
 def pure_rdp(alpha: Floats, epsilon: float) -> Floats:
-    """Curve of randomised response, which dominates: ln(p^alpha q^(1-alpha) + q^alpha p^(1-alpha)) / (alpha - 1)."""
+    """The curve of randomised response, the worst pure release: ln(p^a q^(1-a) + q^a p^(1-a))/(a - 1), a = alpha."""
     p, q = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
     curve: Floats = np.logaddexp(alpha * p + (1 - alpha) * q, alpha * q + (1 - alpha) * p) / (alpha - 1)
     return curve
@@ -196,7 +193,7 @@ def least_over_alpha(bound: Callable[[Floats], Floats]) -> float:
 
 
 def rdp_epsilon(curve: Callable[[Floats], Floats], delta: float) -> float:
-    """(3)"""
+    """epsilon of (3)"""
     check_probability(delta=delta)
     best = least_over_alpha(lambda alpha: curve(alpha) + np.log1p(-1 / alpha) - np.log(alpha * delta) / (alpha - 1))
     return max(0.0, best) * (1 + 1e-12)
@@ -220,7 +217,7 @@ def slack(eta: float, epsilon: float) -> float:
 
 
 def epsilon_with_slack(epsilon_at: Callable[[float], float], eta: float, delta: float) -> float:
-    """The epsilon of what lies within eta of a transcript with this curve; infinite if the slack is too large."""
+    """The epsilon of a transcript within eta of one with this curve; infinite if the slack is too large."""
     if eta == 0:
         return epsilon_at(delta)
     if slack(eta, 0.0) > SET_ASIDE * delta:
@@ -230,7 +227,7 @@ def epsilon_with_slack(epsilon_at: Callable[[float], float], eta: float, delta: 
 
 
 def delta_with_slack(delta_at: Callable[[float], float], eta: float) -> Callable[[float], float]:
-    """The delta of what lies within eta of such a transcript. Where the slack is too large, the last that is proved."""
+    """The delta of a transcript within eta of one with this curve; the last proved one where the slack is too large."""
     if eta == 0:
         return delta_at
 
@@ -272,5 +269,5 @@ def joint_label(label_epsilon: float, delta_at: Callable[[float], float], delta:
         return label_epsilon
     e2 = smallest(joint_delta, delta, high)
     joint = float(np.logaddexp(label_epsilon + e2, 0) - np.logaddexp(label_epsilon, e2))
-    # The exact one is below both; 1e-15 of them is what the difference may have lost.
+    # The exact value is below label_epsilon and e2; 1e-15 of their sum bounds what the difference lost to rounding.
     return min(label_epsilon, e2, joint + 1e-15 * (1 + label_epsilon + e2))

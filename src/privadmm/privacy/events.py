@@ -48,7 +48,7 @@ class DiscreteGaussian(WithRatio):
 
 @dataclass(frozen=True)
 class SharedGaussian(WithRatio):
-    """A summand of a secure sum over `parties` of which `colluding` may tell all they know to whoever reads the sum.
+    """A summand of a secure sum over `parties`, of which `colluding` may tell all they know to whoever reads the sum.
 
     The noise of the others has a standard deviation of at least ratio Delta, Delta including the rounding to the grid.
     """
@@ -63,7 +63,7 @@ class SharedGaussian(WithRatio):
             raise ConfigError("a secure sum needs a party that does not collude")
 
     def among(self, colluding: int, present: int) -> "SharedGaussian":
-        """The event if this many collude, in a sum over so few; as it is, if it tolerates them."""
+        """The event if this many collude in a sum over `present` parties; unchanged if it tolerates them."""
         if colluding <= self.colluding:
             return self
         left = (present - colluding) / (present - self.colluding)
@@ -79,7 +79,7 @@ class GammaOutput(WithRatio):
 
 
 class Unproved(WithRatio):
-    """Gaussian noise `ratio` times a sensitivity that a paper claims and that is none. It counts as no noise would."""
+    """Gaussian noise `ratio` times a sensitivity that a paper claims wrongly. It counts as if there were no noise."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class GaussianObjective(Event):
 
 @dataclass(frozen=True)
 class GammaObjective(Event):
-    """The same argmin with noise of density proportional to exp(-zeta |b|); slope = Delta zeta. Simulation only."""
+    """Like GaussianObjective, with noise of density ~ exp(-zeta |b|); slope = Delta zeta. Simulation only."""
 
     slope: float
     w: float
@@ -194,7 +194,7 @@ def merge(spent: Spent, more: Spent) -> Spent:
 
 
 def same_events(one: Spent, other: Spent) -> bool:
-    """Whether two tallies have the same event objects in the same order, which is found out without comparing any."""
+    """Whether two tallies have the same event objects in the same order: a quick check, which compares no events."""
     return len(one) == len(other) and all(a is b for (a, _), (b, _) in zip(one, other, strict=True))
 
 
@@ -213,7 +213,7 @@ def less(whole: Spent, part: Spent) -> Spent:
 
 
 def alone(spent: Spent) -> Spent | None:
-    """The releases if everybody else colluded, so that of a sum's noise one share is left; None without sums."""
+    """The releases if everybody else colluded: of each sum's noise only one share is left. None without sums."""
     if not any(isinstance(event, SharedGaussian) for event, _ in spent):
         return None
     return tuple(
@@ -234,7 +234,7 @@ def add(spent: Spent, events: Iterable[Event]) -> Spent:
 
 
 def added(before: Alike[Spent], more: Alike[Spent]) -> Alike[Spent]:
-    """Each party's sum of two tallies; a party that is in one of them only keeps that one."""
+    """Add two tallies for each party. A party that is in only one of them keeps that one."""
     ids = before.ids
     if not same_array(ids, more.ids):
         ids = np.concatenate([ids, more.ids[~np.isin(more.ids, ids)]])

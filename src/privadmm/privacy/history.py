@@ -1,8 +1,8 @@
 """What weights have cost before a job starts from them.
 
-Weights to start from are public, or earlier trainings released them. Then each party's releases in all of these
-trainings and in the new job compose: events are merged, and epsilon is evaluated once, at the one delta. Trainings that
-disagree on what is counted are refused. If one of them was not private, no noise added later makes the result private.
+Weights to start from are public, or released by earlier trainings. In the second case each party's releases in all
+these trainings and in the new job compose: events are merged, and epsilon is evaluated once, at one delta. Trainings
+that disagree on what is counted are refused. If one was not private, no noise added later makes the result private.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ class Past:
     delta: float | None  # at which epsilon is evaluated
     adjacency: str | None  # between which neighbours the events are counted
     mode: str | None  # "simulation" or "deployment"
-    label_epsilon: float | None  # with which labels were randomised; None: they were read as they are
-    models: tuple[str, ...] = ()  # digests of the weights that were handed out; none if the training failed half way
+    label_epsilon: float | None  # the epsilon with which labels were randomised; None: they were read as they are
+    models: tuple[str, ...] = ()  # digests of the weights that were handed out; empty if the training failed half way
 
     @property
     def private(self) -> bool:

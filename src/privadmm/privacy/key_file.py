@@ -1,12 +1,12 @@
 """Keys of secure sums, in a file beside the ledger: one for each job, to be erased, and in no copy of the ledger.
 
-Whoever has a block's key and recorded what it sent could take its masks off again. So a key is drawn for one job, is
-erased with it, and is not part of the ledger, which is kept for ever and copied to be safe. Nor is it in a database:
-that would write pages with keys in them to journals, which are deleted and not overwritten. Here a job has a record of
-a fixed size that stays where it is, and erasing writes zeros over the key itself.
+Whoever has a block's key, and recorded what the block sent, could take its masks off. So a key is drawn for one job, is
+erased when the job is over, and is not part of the ledger, which is kept for ever and backed up. Nor is it in a
+database: SQLite writes pages to journals, which are deleted but not overwritten. Here a job has a record of a fixed
+size that stays in its place, and erasing writes zeros over the key itself.
 
-The file also remembers the last tick that was committed for each job. A ledger that lacks it was put back from a copy,
-and would answer the same tick again with other noise: its key is erased instead.
+The file also remembers the last tick that was committed for each job. A ledger that lacks that tick was put back from a
+copy, and would answer the tick again with other noise: its key is erased instead.
 """
 
 import hashlib
@@ -24,37 +24,37 @@ from privadmm.errors import LedgerError
 
 At = tuple[int, int]
 RECORD = 128  # bytes, so that none crosses a sector of a disk
-FIRST = b"privadmm keys of secure sums, 1".ljust(RECORD, b"\n")  # in place of a record
-NAME, KEY, LAST = 32, 32, struct.Struct("<qq")  # what it has: the digest of a job, its key, the tick sent last
+FIRST = b"privadmm keys of secure sums, 1".ljust(RECORD, b"\n")  # the file's header, as long as a record
+NAME, KEY, LAST = 32, 32, struct.Struct("<qq")  # parts of a record: the digest of a job, its key, the tick sent last
 ERASED, NONE = bytes(KEY), (-1, -1)
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """The keys of one ledger's jobs. Two processes must not call `key` with `make` at once: the ledger sees to that."""
+    """The keys of one ledger's jobs. The ledger's lock keeps two processes from making a key at once."""
 
     ledger: Path
 
     @cached_property
     def path(self) -> Path:
-        """The ledger's file of keys: the same one by whichever path the ledger is opened."""
+        """The ledger's file of keys: the same file, by whichever path the ledger is opened."""
         place = self.ledger.resolve()
         return place.with_name(f"{place.name}-keys")
 
     def key(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
-        """The key of a job: the one that was made first; None if there is none, or if it was erased."""
+        """The key of a job, made now if it never was and `make` is given; None if there is none, or it was erased."""
         if make is not None and not self.path.exists():
             write_bytes(self.path, FIRST, private=True)
         with self._record(job) as (file, place, private, _):
             if place or make is None:
                 return None if private == ERASED else private
             private = make()
-            end = file.seek(0, os.SEEK_END) // RECORD * RECORD  # over what a crash has left of another
+            end = file.seek(0, os.SEEK_END) // RECORD * RECORD  # overwrites a record that a crash has cut short
             write(file, end, (_name(job) + private + LAST.pack(*NONE)).ljust(RECORD, b"\0"))
             return private
 
     def sent(self, job: str, at: At, over: bool) -> None:
-        """Remember that this tick was committed, if none after it was; the key of a job that is over is erased."""
+        """Remember this committed tick, unless a later one is remembered. If the job is `over`, erase its key."""
         with self._record(job) as (file, place, _, last):
             if place and last < at:
                 write(file, place + NAME + KEY, LAST.pack(*at))
@@ -67,13 +67,13 @@ class KeyFile:
             return None if last == NONE else last
 
     def erase(self, job: str) -> None:
-        """Overwrite the key of a job. That there was one is remembered, so that no other is drawn."""
+        """Overwrite the key of a job with zeros. Its record stays, so that no other key is drawn for the job."""
         with self._record(job) as (file, place, _, _):
             if place:
                 write(file, place + NAME, ERASED)
 
     def erase_ended(self, jobs: Iterable[str]) -> None:
-        """Erase the keys of jobs that are over. A file that is damaged stops nothing else."""
+        """Erase the keys of jobs that are over. A damaged file is no error here."""
         for job in jobs:
             with suppress(LedgerError):
                 self.erase(job)
@@ -89,7 +89,7 @@ class KeyFile:
             self.path.unlink(missing_ok=True)
 
     def holds(self, job: str) -> bool:
-        """Whether the key of a job is there, or may be: a damaged file cannot tell."""
+        """Whether the key of a job may still be there: also if the file is damaged."""
         try:
             return self.key(job) is not None
         except LedgerError:
@@ -107,7 +107,7 @@ class KeyFile:
 
     @contextmanager
     def _record(self, job: str) -> Iterator[tuple[Any, int, bytes, At]]:
-        """The open file, where the record of a job is in it (0: there is none), its key, and its last tick."""
+        """The open file, the offset of a job's record in it (0: there is none), its key, and its last tick."""
         if not self.path.exists():
             yield None, 0, ERASED, NONE
             return

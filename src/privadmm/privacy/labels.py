@@ -32,11 +32,11 @@ from privadmm.privacy.ledger import Ledger
 from privadmm.privacy.mechanisms import Noise
 
 LABELS = "labels"
-HOLDER = 2**64 - 1  # whose labels are drawn where no party has them: the coordinator, as a stream of noise
+HOLDER = 2**64 - 1  # the coordinator's number, for the stream of noise on labels that no party holds
 
 
 def reported(shards: Shards, ledger: Ledger, noise: Noise, epsilon: float) -> Shards:
-    """The block with the labels that its parties report, drawn now if they never were."""
+    """The block with its randomised labels, drawn now if they never were."""
 
     def draw() -> Floats:
         parties = zip(shards.ids, shards.sizes, shards.labels(), strict=True)
@@ -47,7 +47,7 @@ def reported(shards: Shards, ledger: Ledger, noise: Noise, epsilon: float) -> Sh
 
 
 def reported_by_holder(y: Floats, source: LabelSource | None, ledger: Ledger, noise: Noise, epsilon: float) -> Floats:
-    """The reports of labels (N,) at a coordinator. They are kept in the ledger that counts for its people."""
+    """The randomised labels (N,) of a coordinator, which `ledger` keeps; drawn now if they never were."""
 
     def draw() -> Floats:
         return np.where(noise.flips(epsilon, len(y), HOLDER), -y, y)
@@ -79,7 +79,7 @@ def _drawn_once(
 
 
 def _known(source: LabelSource | None) -> LabelSource:
-    """Fail closed: labels of records without a digest could later be given to other records."""
+    """Refuse records without a digest: their randomised labels could later be given to other records."""
     if source is None:
         raise DataError("labels can be randomised only of records that were digested when they were read")
     return source

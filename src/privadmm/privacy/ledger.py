@@ -12,8 +12,8 @@ MemoryLedger and SqliteLedger (sqlite_ledger.py, which outlives the process) off
             ledger.commit(tick, inbox_digest, charges, outbox, state)
 
 So a retry costs nothing, and a message is sent only after the commit that paid for it. A simulation that crashes loses
-nothing and never spends twice. In a deployment, that a tick ended without its commit may tell of records
-(docs/privacy.md#lock): the tick is charged as if it had been sent, its job is over, and the ledger is locked until its
+nothing and never spends twice. In a deployment, a tick that ended without its commit may tell of records by that
+(docs/privacy.md#lock): it is charged as if it had been sent, its job is over, and the ledger is locked until its
 steward unlocks it. Only an interrupt by the party's own people takes the intent back.
 
 What a party draws once and may never draw again (its randomised labels, say) is kept beside the ticks,
@@ -43,7 +43,7 @@ from privadmm.privacy.policy import Policy
 
 @dataclass(frozen=True)
 class Tick:
-    """A phase of a round of a job: what a block is asked for, and pays for, at once."""
+    """One phase of one round of a job. A block answers it, and pays for it, as a whole."""
 
     job: str
     round: int
@@ -69,13 +69,13 @@ class Keepsake:
 
 @dataclass(frozen=True)
 class Asked:
-    """Public facts of a job for a ledger's register: what for, who asks, how, of whom. None: nobody said it."""
+    """Public facts of a job for a ledger's register; None for what nobody said."""
 
     purpose: str | None = None
     requester: str | None = None
     algorithm: str | None = None
     config: str | None = None  # digest of the config
-    party: str | None = None  # what people call it
+    party: str | None = None  # the party's name among people
 
     def told(self) -> dict[str, str]:
         """The facts that are known."""
@@ -105,11 +105,11 @@ class Ledger(Protocol):
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None: ...
     def reserve(self, job: str, charges: Mapping[int, Spent], asked: Asked = NOBODY) -> None:
-        """Set aside what the whole job will cost, or refuse it; the same again changes nothing."""
+        """Set aside what the whole job will cost, or refuse it. A second call for the job changes nothing."""
         ...
 
     def note_refusal(self, error: RefusedError | LockedError, asked: Asked, job: str = "") -> None:
-        """Put a refusal on record, if that can be done. It never raises."""
+        """Put a refusal on record, if that can be done. Never raises."""
         return
 
     def permit(self, job: str, charges: Charges) -> None: ...
@@ -132,7 +132,7 @@ class Ledger(Protocol):
         return False
 
     def fail(self, tick: Tick, why: str) -> None:
-        """Charge the tick that was intended, end its job, and lock. Raises a LockedError, which tells nothing else."""
+        """Charge the tick that was intended, end its job, and lock. The LockedError that it raises does not say why."""
         return
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: SupportsBytes, state: SupportsBytes) -> None: ...
@@ -145,7 +145,7 @@ class Ledger(Protocol):
         ...
 
     def reserved(self, party: int, job: str) -> Spent | None:
-        """What is set aside for this job, if anything was."""
+        """What is set aside for this job; None if nothing ever was."""
         ...
 
     def over(self, job: str) -> bool:
@@ -153,7 +153,7 @@ class Ledger(Protocol):
         return False
 
     def others(self, party: int, job: str) -> Spent:
-        """What every other job has spent or set aside, whichever is more."""
+        """What all other jobs have spent or set aside, whichever is more for each of them."""
         return ()
 
     def charged(self, parties: Ints, job: str | None = None) -> Alike[Spent]:
@@ -169,7 +169,7 @@ class Ledger(Protocol):
         return Alike.same(parties, ())
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
-        """Return what the first call with this job and name made, in a transaction of its own."""
+        """Return what the first call with this job and name made and put on record, in a transaction of its own."""
         ...
 
     def kept(self, job: str, name: str) -> bytes | None:
@@ -177,19 +177,19 @@ class Ledger(Protocol):
         ...
 
     def keepsakes(self) -> tuple[Keepsake, ...]:
-        """All that is kept, in order."""
+        """All that `keep` recorded, in order."""
         ...
 
     def secret(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
-        """The job's own key, made by the first call that can; None if there is none, or if it was erased."""
+        """The job's own key, made by the first call that gives `make`; None if there is none, or it was erased."""
         ...
 
     def sent(self, tick: Tick, over: bool) -> None:
-        """Remember, outside of the ledger, that this tick was committed; if the job is over, erase its key."""
+        """Remember, in a file beside the ledger, that this tick was committed; if the job is over, erase its key."""
         return
 
     def check_sent(self, job: str) -> None:
-        """Refuse to go on with a ledger that lacks a tick that was committed: it was put back from a copy."""
+        """Refuse a ledger that lacks a committed tick of this job: it was put back from a copy."""
         return
 
     def receipt(self, tick: Tick) -> str | None:
@@ -303,7 +303,7 @@ class MemoryLedger(Ledger):
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: SupportsBytes, state: SupportsBytes) -> None:
         more = tallied(charges)
-        self._spent.over(more.ids)  # all of them are the ledger's
+        self._spent.over(more.ids)  # a KeyError for a party that the ledger does not have
         self._spent = added(self._spent, more)
         self._last = (tick, inbox, outbox, state)
 
@@ -347,7 +347,7 @@ class MemoryLedger(Ledger):
 
 @dataclass(frozen=True)
 class Statement:
-    """What a ledger says at one moment, to be sent and exported."""
+    """The contents of a ledger at one moment, to be sent and exported."""
 
     ids: tuple[int, ...]
     policy: Policy
@@ -358,8 +358,8 @@ class Statement:
 
     @staticmethod
     def of(ledger: Ledger, ended: str = "") -> "Statement":
-        """Take the statement of a ledger. Of a job that has `ended`, only what it spent counts."""
-        with ledger.transaction():  # as of one moment, whoever else writes
+        """Take the statement of a ledger. For the job `ended`, only what it spent counts as set aside."""
+        with ledger.transaction():  # all of it as of one moment, whoever else writes
             ids = np.array(ledger.ids, dtype=np.int64)
             charged, before = ledger.charged(ids), together(ledger.elsewhere(ids, ended), ledger.charged(ids, ended))
             aside = before.map(lambda pair: merge(*pair))

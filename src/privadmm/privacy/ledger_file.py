@@ -33,11 +33,11 @@ TABLES = (
     """CREATE TABLE states (
         job TEXT PRIMARY KEY, round INTEGER NOT NULL, phase INTEGER NOT NULL, state BLOB NOT NULL) STRICT""",
 )
-# Ledgers of earlier versions lack these; opening such a ledger adds them. `intents` holds one row at most, behind a
-# deployment's turn. The indexes find the last failure, proof of missing rows and change of policy without reading all
-# rows. `summaries`: see verification.Accounts. `anchored` has a row if there is an anchor (anchor.py), so that one that
-# was removed is missed. `activity` has the time of each job's last row, in seconds since 1970, by which nothing is
-# decided. `refused` counts the refusals of a day: see refusals.py.
+# Ledgers of earlier versions lack these; opening such a ledger adds them. `intents` holds one row at most, since only
+# one process has a deployment's turn. The indexes find the last failure, proof of missing rows and change of policy
+# without reading all rows. `summaries`: see verification.Accounts. `anchored` has a row if there is an anchor
+# (anchor.py), so that its removal is noticed. `activity` has the time of each job's last row, in seconds since 1970;
+# nothing is decided by it. `refused` counts the refusals of a day: see refusals.py.
 ADDED = (
     """CREATE TABLE IF NOT EXISTS intents (
         job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL, inbox TEXT NOT NULL,
@@ -54,18 +54,18 @@ ADDED = (
         seal TEXT NOT NULL) STRICT""",
 )
 ALTERED = "its hash does not fit; this row or one before it was altered or removed"
-# What a ledger that was put back has lost is charged to this account. No job has such a name.
+# The account that is charged for the rows that a ledger lost when a copy was put back. No job has such a name.
 PUT_BACK = "put back"
 ROWS = "SELECT seq, kind, job, round, phase, inbox, charges, outbox, state, hash FROM ticks"
 Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row
 
 
-# Rows that cost nothing and begin nothing: what an anchor knows of spending stays as it is.
+# Kinds of rows that cost nothing and begin nothing, so that what an anchor knows of spending stays true.
 NOTES = ("refuse", "decide", "format")
 
 
 def utc_now() -> str:
-    """The time of this second, as a deployment's rows have it."""
+    """The current time to a second, as it stands in a deployment's rows."""
     return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime())
 
 
@@ -75,7 +75,7 @@ def moment(seconds: float) -> str:
 
 
 def stamped(digest: str, at: str) -> str:
-    """The column `state` of a row: the digest of the state that a tick kept ("" elsewhere), and when it was written.
+    """The column `state` of a row: the digest of the state that a tick kept ("" for other rows), and the row's time.
 
     A simulation's rows have no time: the same job gives the same hashes, whenever it runs.
     """
@@ -165,8 +165,8 @@ class Account:
         elif kind == "reserve":
             self.reserved = charges
         elif kind == "fail":
-            # All that it set aside stays counted: what is left of a budget must not tell how far the job came. In
-            # format 1, whose rows have no time, it was freed.
+            # All that the job set aside stays counted: what is left of a budget must not tell how far the job came.
+            # Format 1, whose rows have no time, freed it.
             freed = self.reserved is None or time_in(last[2]) is None
             self.reserved, self.over = self.spent if freed else self.reserved, True
         elif kind in ("close", "restore"):
@@ -180,7 +180,7 @@ class Account:
 
     @property
     def counts(self) -> Alike[Spent]:
-        """What is set aside for each party or, where nothing is, what it has spent."""
+        """What counts against each party's budget: what is set aside or, without that, what is spent."""
         return self.spent if self.reserved is None else self.reserved
 
     def pack(self) -> str:
@@ -197,7 +197,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose ledger it is: mode and parties, fixed when it is made, and a policy, which its steward may amend."""
+    """What a ledger is for: its mode and parties, fixed when it is made, and a policy, which its steward may amend."""
 
     mode: str
     parties: tuple[int, ...]
@@ -247,7 +247,7 @@ def same_but_for_policy(one: Identity, other: Identity) -> bool:
 
 
 def default_limits(mode: str) -> Limits | None:
-    """Limits of a ledger whose maker chose none: a deployment always has some."""
+    """The limits of a ledger that was made without any: a deployment always has some."""
     return Limits() if mode == "deployment" else None
 
 
@@ -255,7 +255,7 @@ DAMAGE = (sqlite3.Error, ConfigError, ArithmeticError, AttributeError, LookupErr
 
 
 def printable(text: object) -> str:
-    """Make text that may stem from a damaged file fit for one line of a terminal."""
+    """Text that may come from a damaged file, made safe for one line of a terminal."""
     return "".join(sign if sign.isprintable() else "?" for sign in str(text))[:200]
 
 
@@ -277,9 +277,9 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path, read_only: bool = False, patience: float = 30.0, make: bool = True) -> sqlite3.Connection:
-    """Connect to a ledger of this format, or, to `make` one there, to a file without tables; refuse any other file.
+    """Connect to a ledger of this format or, if `make`, to a file without tables; refuse any other file.
 
-    Only the owner may read a file that is made here, and what SQLite keeps beside it takes over its permissions.
+    Only the owner may read a file that is made here. The files that SQLite keeps beside it get the same permissions.
     """
     if (read_only or not make) and not path.is_file():
         raise LedgerError(f"{path}: there is no ledger there")
@@ -288,7 +288,7 @@ def connect(path: Path, read_only: bool = False, patience: float = 30.0, make: b
             # Never open a file that exists: closing it would drop the locks that this process has on it.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        # Whoever may write opens for writing, so that nothing of SQLite's own is left beside the file.
+        # Opened for writing even if only read, where that is allowed: then SQLite leaves no file of its own behind.
         access = ("rw" if os.access(path, os.W_OK) else "ro") if read_only else "rwc"
         source = f"{path.absolute().as_uri()}?mode={access}"
         db = sqlite3.connect(source, uri=True, isolation_level=None, timeout=patience)
@@ -315,13 +315,13 @@ def connect(path: Path, read_only: bool = False, patience: float = 30.0, make: b
 
 @contextmanager
 def alone_beside(path: Path, patience: float = 30.0) -> Iterator[None]:
-    """Be the only process at work on a ledger, while this process lives.
+    """Be the only process at work on a ledger; the lock ends with this process at the latest.
 
-    A second file is locked in place of the ledger, which must be free for commits meanwhile.
+    A file beside the ledger is locked and not the ledger itself, which must be free for commits meanwhile.
     """
-    place = path.resolve()  # one ledger has one lock, by whatever name it is called
+    place = path.resolve()  # one ledger has one lock, by whatever path it is opened
     beside = place.with_name(f"{place.name}-turn")
-    if not beside.exists():  # to open and close it again would let go of what this process holds
+    if not beside.exists():  # else this open and close would drop the locks that this process holds on it
         with suppress(FileExistsError):
             os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with closing(sqlite3.connect(beside, isolation_level=None, timeout=patience)) as lock:
@@ -335,7 +335,7 @@ def alone_beside(path: Path, patience: float = 30.0) -> Iterator[None]:
 
 
 def facts_of(db: sqlite3.Connection) -> dict[str, str]:
-    """What the ledger fixed when it was made, as it is stored."""
+    """The facts that the ledger was made with, as they are stored."""
     return dict(db.execute("SELECT fact, value FROM identity"))
 
 
@@ -346,10 +346,10 @@ def hash_of(facts: Mapping[str, str]) -> str:
 
 def current_facts(db: sqlite3.Connection) -> dict[str, str]:
     """The facts of the last row that amended the policy; without one, those that the ledger was made with."""
-    found = db.execute(f"{ROWS} WHERE kind = 'amend' ORDER BY seq DESC LIMIT 1").fetchone()
-    if found is None:
+    last = db.execute(f"{ROWS} WHERE kind = 'amend' ORDER BY seq DESC LIMIT 1").fetchone()
+    if last is None:
         return facts_of(db)
-    *row, stored = found
+    *row, stored = last
     before = db.execute("SELECT hash FROM ticks WHERE seq = ?", (row[0] - 1,)).fetchone()
     if link(hash_of(facts_of(db)) if row[0] == 1 else str(before and before[0]), tuple(row)) != stored:
         raise LedgerError(f"row {row[0]}: {ALTERED}; nothing was released")

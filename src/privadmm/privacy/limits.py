@@ -1,8 +1,8 @@
 """Limits on the parameters that a party accepts from a job, whatever the job costs.
 
-Within them every tick is proved to end in a release, for every value of the records: nothing overflows, and no solver
-is asked for more than its worst case can give (docs/privacy.md#no-outcome-is-free). A job outside of them is refused by
-public facts alone, before a record is read.
+Within them every tick is proved to end in a release, for every value of the records: nothing overflows, and every solve
+ends within its worst case (docs/privacy.md#no-outcome-is-free). A job outside of the limits is refused by public facts
+alone, before a record is read.
 """
 
 import dataclasses
@@ -87,8 +87,8 @@ def numbers_of(part: Any) -> Iterator[tuple[str, float]]:
     """Every number that a method, loss or regulariser was made with, and those of its parts."""
     for item in dataclasses.fields(part):
         value = getattr(part, item.name)
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, numbers.Real) and not isinstance(each, bool):
-                yield item.name, float(each)
-            elif dataclasses.is_dataclass(each):
-                yield from numbers_of(each)
+        for entry in value if isinstance(value, tuple) else (value,):
+            if isinstance(entry, numbers.Real) and not isinstance(entry, bool):
+                yield item.name, float(entry)
+            elif dataclasses.is_dataclass(entry):
+                yield from numbers_of(entry)

@@ -1,6 +1,6 @@
 """Masks of a secure sum: words that hide a block's message, and cancel only if all blocks present were told the same.
 
-A block is one holder of a key: a node, or a worker, with its party or parties. Its number is that of its first party.
+A block is a node or a worker that holds a key, with its party or parties. Its number is that of its first party.
 
     k_ij = HKDF-SHA256(X25519(sk_i, pk_j), salt = (job, roster), info = (lower number, higher number, their keys))  (1)
     ctx  = SHA256 of the length-prefixed facts of the tick                                                          (2)
@@ -32,7 +32,7 @@ KEY = 32  # bytes of an X25519 key
 
 
 def framed(*parts: str | int | bytes) -> bytes:
-    """Parts as bytes, each behind its length: two different lists never have the same bytes."""
+    """Join parts as bytes, each after its length, so that two different lists never have the same bytes."""
     raw = [part if isinstance(part, bytes) else str(part).encode() for part in parts]
     return b"".join(len(part).to_bytes(8, "little") + part for part in raw)
 
@@ -50,7 +50,7 @@ def public_key(private: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Entry:
-    """One block of a roster: its parties, its public key of this job, and its owner's signature ("" where none is)."""
+    """A block in a roster: its parties, its public key for this job, and its owner's signature ("" if not signed)."""
 
     parties: tuple[int, ...]
     key: bytes
@@ -83,7 +83,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Roster:
-    """Everybody's keys of one job, in the order of their parties."""
+    """The keys of all blocks of one job, in the order of their parties."""
 
     entries: tuple[Entry, ...]
 
@@ -109,9 +109,9 @@ class Roster:
         return hashlib.sha256(self.pack()).hexdigest()
 
     def check(self, mine: Entry, parties: int, most: int, signed: Callable[[Entry, int], bool]) -> None:
-        """Refuse a roster that is not of all parties once each, with my key at my number and nobody's key twice.
+        """Refuse a roster unless it has every party once, this block's own key, and no key twice.
 
-        signed(entry, party): that party's own key signed the entry. A block of more than `most` parties is refused:
+        signed(entry, party) says whether that party signed the entry. A block of more than `most` parties is refused:
         whoever has its key knows the noise of all of them.
         """
         held = [party for entry in self.entries for party in entry.parties]
@@ -138,7 +138,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class Told:
-    """What all blocks must have been told alike for their masks to cancel: (2) except for copy, call and d."""
+    """What all blocks must have been told alike for their masks to cancel: the facts of (2) but copy, call and d."""
 
     job: str
     terms: str  # digest of the job
@@ -158,7 +158,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Masker:
-    """One block's side of the masks of one job."""
+    """Makes the masks of one block in one job."""
 
     job: str
     number: int
@@ -183,7 +183,7 @@ class Masker:
         return out
 
     def pair(self, other: Entry) -> bytes:
-        """(1), derived once."""
+        """k_ij of (1) with this other block, derived once."""
         if other.number not in self._pairs:
             self._pairs[other.number] = pair_key(self._own, self._mine, other, self.job, self.roster.digest)
         return self._pairs[other.number]
@@ -205,7 +205,7 @@ def loaded(private: bytes) -> "X25519PrivateKey":
 
 
 def pair_key(private: "bytes | X25519PrivateKey", mine: Entry, other: Entry, job: str, roster: str) -> bytes:
-    """(1); both sides get the same. An exchange whose result is zero is refused: only a forged key gives it."""
+    """k_ij of (1); both sides get the same. An exchange with result zero is refused: only a forged key gives it."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -222,7 +222,7 @@ def pair_key(private: "bytes | X25519PrivateKey", mine: Entry, other: Entry, job
 
 @cache
 def chacha20() -> "Callable[[bytes], Cipher[None]]":
-    """The cipher of a key. Looking up its modules again for every key would take as long as the cipher."""
+    """A function from keys to ciphers. It is cached, since importing its modules for every key takes as long as it."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 

@@ -1,14 +1,14 @@
 """What an epsilon means for one record, in plain figures; and the warning that it means little.
 
-Somebody reads everything that is released, knows all other records, and holds a suspicion about one record to be as
-likely as not. By the definition of epsilon their odds, 1 to 1, become e^epsilon to 1 at most, apart from delta: so they
-may be e^epsilon/(1 + e^epsilon) sure. That is 73 % at epsilon = 1, 88 % at 2, 95 % at 3 and over 99.9 % at 8.
+Suppose that somebody knows all other records, holds a suspicion about one record to be as likely as not, and reads all
+that is released. By the definition of epsilon the odds of 1 to 1 become e^epsilon to 1 at most, apart from delta: this
+person may be e^epsilon/(1 + e^epsilon) sure: 73 % at epsilon = 1, 88 % at 2, 95 % at 3 and over 99.9 % at 8.
 
 From LARGE = 3 on there is a warning: there a single reading may bring what is often taken for proof, odds of 19
 to 1. All of it follows from public facts. Figures are rounded up, and never to certainty.
 
-A delta of one over the number of records, or more, has a warning too: to publish a record whole with that probability
-keeps it, and that would happen to one of them.
+A delta of one over the number of records, or more, has a warning too: publishing each record whole with that
+probability keeps the promise, and would expose one of them or more on average.
 """
 
 import math
@@ -16,16 +16,16 @@ import math
 from privadmm.privacy.accounting import printed
 
 LARGE = 3.0
-MANY = 1000  # records that people may have where nobody said how many
+MANY = 1000  # the number of records that is assumed where nobody said it
 FALSELY = 0.05  # how often an accuser may be wrong, in the sentence that explains epsilon
 ONE = {"replace-one": "record", "label": "label", "person": "person's row at one party", "column": "column"}
 ONE["people"] = "person's rows at all parties together"  # where parties hold columns
 
 
 def power(epsilon: float, delta: float, falsely: float = FALSELY) -> float:
-    """The most often that a true suspicion is confirmed by a test that confirms a wrong one this often at most.
+    """How often at most a test confirms a true suspicion, if it confirms wrong ones at the rate `falsely` at most.
 
-    It is what (epsilon, delta) says of every test between two neighbours, in both directions.
+    It follows from (epsilon, delta) for every test between two neighbours, in both directions.
     """
     with_odds = math.exp(min(epsilon, 700.0)) * falsely + delta
     from_below = 1 - math.exp(-epsilon) * (1 - falsely - delta)
@@ -33,18 +33,18 @@ def power(epsilon: float, delta: float, falsely: float = FALSELY) -> float:
 
 
 def sure(epsilon: float) -> float:
-    """How sure somebody may become of a suspicion that was as likely as not."""
+    """How sure somebody may become of a suspicion that was as likely as not before."""
     return 1 / (1 + math.exp(-epsilon))
 
 
 def of_hundred(share: float, limit: str = "") -> str:
-    """A share of 100 for people, behind the word for a limit; what would be rounded to 100 is "more than 99.9"."""
+    """A percentage for people, after the words of a limit if given; "more than 99.9" in place of 100."""
     text = printed(100 * share, ".1f")
     return "more than 99.9" if float(text) >= 100 else f"{limit}{text}"
 
 
 def weak_from() -> str:
-    """The epsilon from which on a promise is weak, and why, for a list of several."""
+    """The epsilon from which on a promise is weak, and why, in words."""
     return (
         f"from epsilon = {LARGE:g} on: a suspicion about one record that was as likely as not may then become "
         f"{of_hundred(sure(LARGE))} % sure, and ever more"
@@ -54,11 +54,11 @@ def weak_from() -> str:
 def large_epsilon(epsilon: float | None, of: str = "replace-one", label_epsilon: float | None = None) -> str | None:
     """The warning, if an epsilon promises little; None if it is below LARGE, or nothing is promised at all.
 
-    of             a key of ONE: what epsilon is promised of
-    label_epsilon  with which labels are randomised, where they are
+    of             what epsilon protects, a key of ONE
+    label_epsilon  the epsilon with which labels are randomised, if they are
     """
     promises = (("epsilon", epsilon, of), ("label_epsilon", label_epsilon, "label"))
-    # Noise that is asked for 3 may cost 2.9999999999.
+    # A promise of 3 may come out as 2.9999999999.
     weak = [(name, e, ONE[what]) for name, e, what in promises if e is not None and float(printed(e)) >= LARGE]
     if not weak:
         return None

@@ -1,7 +1,7 @@
-"""Make a ledger, and see whether its records have one already: an empty ledger forgets what was spent.
+"""Make a ledger, unless its records have one already: an empty ledger forgets what was spent.
 
 `<ledger>-anchor` and `<ledger>-keys` stay where a ledger was. A note beside the records, `<records>-ledger`, names the
-ledger that counts them. Whoever makes another one all the same says why, and that is its first row.
+ledger that counts them. Whoever makes another ledger all the same gives a reason, which is its first row.
 """
 
 import json
@@ -31,9 +31,9 @@ def new_ledger(
     anew: str | None = None,
     note: bool = True,
 ) -> None:
-    """Make a ledger for these records. If they, or its place, have had one, it needs a reason: `anew`.
+    """Make a ledger for these records. If they, or its place, had one before, `anew` has to give a reason.
 
-    `note`: write beside the records whose ledger counts them.
+    `note`: write beside the records which ledger counts them.
     """
     if path.exists():
         raise LedgerError(f"{path}: exists already, and a ledger is made once; name another file")
@@ -63,7 +63,7 @@ def new_ledger(
 
 
 def known_epochs(path: Path) -> list[str]:
-    """The epochs of the ledger that was here, as far as its anchor tells: a new one settles them."""
+    """The epochs of the ledger that was here, if its anchor can be read: a new ledger settles them."""
     try:
         known = AnchorFile(path).known()
     except LedgerError:
@@ -78,24 +78,24 @@ def note_of(records: Path) -> Path:
 
 
 def earlier(path: Path, records: Path | None = None) -> list[str]:
-    """What tells of an earlier ledger at this place, or of these records; a sentence each."""
-    found, anchor = [], AnchorFile(path)
+    """The traces of an earlier ledger at this place, or of these records; a sentence for each."""
+    traces, anchor = [], AnchorFile(path)
     try:
         left = anchor.read()
         if left is not None and left.seq:
-            found.append(f"{anchor.path} is the anchor of a ledger with {left.seq} rows{_spent_by_anchor(anchor)}")
+            traces.append(f"{anchor.path} is the anchor of a ledger with {left.seq} rows{_spent_by_anchor(anchor)}")
     except LedgerError as error:
-        found.append(str(error))
+        traces.append(str(error))
     if (keys := keys_beside(path)) is not None:
-        found.append(f"{keys} has the keys of an earlier ledger's jobs")
+        traces.append(f"{keys} has the keys of an earlier ledger's jobs")
     if records is not None and (note := note_of(records)).exists():
         try:
             first = Path(json.loads(note.read_text())["ledger"])
         except (OSError, ValueError, KeyError, TypeError):
-            found.append(f"{note} says that these records have a ledger, and cannot be read")
+            traces.append(f"{note} says that these records have a ledger, and cannot be read")
         else:
-            found.append(f"{records} is counted by the ledger {first} ({_spent(first)}), says {note}")
-    return found
+            traces.append(f"{records} is counted by the ledger {first} ({_spent(first)}), says {note}")
+    return traces
 
 
 def _spent(path: Path) -> str:

@@ -22,7 +22,7 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        check_nonnegative(epsilon=self.epsilon)  # 0 where delta alone covers what is released
+        check_nonnegative(epsilon=self.epsilon)  # 0 if delta alone covers what is released
         if self.epsilon > HUGE:
             raise ConfigError(f"epsilon must be at most {HUGE:g}, not {self.epsilon:g}; 1 or less protects people")
         if self.delta != 0:
@@ -37,14 +37,14 @@ class Policy:
     per_job: float | None = None  # the most that one job may cost
     algorithms: tuple[str, ...] | None = None  # the only ones allowed
     row_bound: float | None = None  # the only bound to which records may be clipped
-    adjacency: Adjacency = "replace-one"  # between which neighbours everything here is counted
-    label_epsilon: float | None = None  # with which labels are randomised, once for all jobs (None: read as they are)
+    adjacency: Adjacency = "replace-one"  # the neighbours between which everything here is counted
+    label_epsilon: float | None = None  # labels are randomised with it, once for all jobs (None: read as they are)
     limits: Limits | None = None  # on a job's parameters (None: any, which only a simulation may do)
     # For secure sums: the fewest colluding parties that a job must tolerate, and the fewest that may be present (None:
     # a third of the job's parties, and nine tenths).
     colluding: int | None = None
     fewest: int | None = None
-    silent_days: float = SILENT_DAYS  # a job without a row for longer is listed, with what it has set aside
+    silent_days: float = SILENT_DAYS  # jobs without a row for longer are listed, with what they have set aside
 
     def __post_init__(self) -> None:
         check_positive(silent_days=self.silent_days)
@@ -63,7 +63,7 @@ class Policy:
     def weak_delta(self, records: int | None = None) -> str | None:
         """The warning of a budget whose delta promises nothing about so many records; None if there is none.
 
-        records  of the party, where that is known; people, where it holds columns
+        records  how many the party has, if that is known; how many people, if it holds columns
         """
         if self.budget is None:
             return None
@@ -72,18 +72,18 @@ class Policy:
         return large_delta(self.budget.delta, records, "people" if self.adjacency == "person" else "records")
 
     def warnings(self, records: int | None = None) -> list[str]:
-        """All warnings where somebody decides for this policy."""
-        found = (self.weak_promise, self.weak_delta(records))
-        return [problem for problem in found if problem is not None]
+        """All warnings for somebody who decides for this policy."""
+        problems = (self.weak_promise, self.weak_delta(records))
+        return [problem for problem in problems if problem is not None]
 
     def weak_total(self, totals: Iterable[float | None], person: float | None = None) -> str | None:
-        """The warning of what was released so far, by party, that leaves little of a promise; None if there is none.
+        """The warning that releases so far, whose epsilons by party are `totals`, leave little of a promise; or None.
 
-        person  what all these parties released of one person, where each holds columns of everybody
+        person  the epsilon of a person at all these parties together, where each holds columns of everybody
         """
         known = [total for total in totals if total is not None]
         if not known or max(known) <= 0:
-            return None  # nothing was released, or nothing is private, which is told as such
+            return None  # nothing was released, or nothing is private: other words say so
         if self.adjacency == "person" and person is not None and len(known) > 1:
             return large_epsilon(person, "people", self.label_epsilon)
         return large_epsilon(max(known), self.adjacency, self.label_epsilon)

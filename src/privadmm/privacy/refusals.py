@@ -26,7 +26,7 @@ from privadmm.privacy.ledger import Asked
 from privadmm.privacy.ledger_file import count_seal, sha, utc_now
 
 MOST = 10  # different refusals of a day that are listed
-COUNTED = 10_000  # of the same one in a day; beyond that nothing is written
+COUNTED = 10_000  # how often the same refusal is counted in a day; beyond that nothing is written
 LONGEST = 500  # characters of a reason
 PATIENCE = 5.0  # seconds to wait for whoever writes to the ledger
 SALT = 32  # bytes of secret before what a row says, without which guesses could be tried on a head
@@ -41,7 +41,7 @@ class RefusalLog(Chain):
         """Put a refusal on record if that can be done at once. It never raises, and changes nothing else."""
         if error.recorded or self._db.in_transaction:
             return
-        # The reason of a lock may tell of records.
+        # The message of a LockedError may tell of records.
         why = LOCKED if isinstance(error, LockedError) else str(error).replace(f"{self.path.parent}/", "")
         facts = {"kind": error.kind, "why": bounded(why), **asked.told()}
         with suppress(Exception):
@@ -76,7 +76,7 @@ class RefusalLog(Chain):
             self._keep(key, day, known[0], known[1] + 1, now)
 
     def _counted(self, key: str) -> tuple[int, int] | None:
-        """Number of the row of a refusal of this day, and how often it came."""
+        """The number of the row of a refusal of this day, and how often it came."""
         row = self._execute("SELECT seq, count FROM refused WHERE key = ?", key).fetchone()
         return None if row is None else (int(row[0]), int(row[1]))
 
@@ -112,7 +112,7 @@ def bounded(text: str, most: int = LONGEST) -> str:
 
 @contextmanager
 def recording(ledger: Any, asked: Asked, job: str = "") -> Iterator[None]:
-    """Put on record in this ledger what is refused meanwhile."""
+    """Put refusals inside the `with` block on record in this ledger."""
     try:
         yield
     except (RefusedError, LockedError) as error:

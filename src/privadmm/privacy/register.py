@@ -1,4 +1,4 @@
-"""The register of a ledger: every job with who asked for it, what for and when; what was refused; what was decided.
+"""The register of a ledger: all jobs with who asked for them, what for and when; refusals; decisions of its steward.
 
 It is read from the rows of the chain, and says no more than they do. What a ledger of format 1 did not keep is None. A
 simulation keeps no times.
@@ -33,14 +33,14 @@ class Entry:
     job: str
     asked: Asked
     admitted: str | None  # when its cost was set aside
-    began: str | None  # when its first release was
-    last: str | None  # when its last row was
+    began: str | None  # the time of its first release
+    last: str | None  # the time of its last row
     failed: bool
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A refusal, and how often it came on that day."""
+    """A refusal, and how often it came on its day."""
 
     kind: str
     why: str
@@ -51,15 +51,15 @@ class Refusal:
     count: int | None  # None: not told
 
     def as_dict(self) -> dict[str, Any]:
-        known = (("kind", self.kind), ("why", self.why), ("times", self.count), ("first", self.first))
-        more = (("last", self.last), ("purpose", self.asked.purpose), ("requester", self.asked.requester))
-        of = (("algorithm", self.asked.algorithm), ("config", self.asked.config), ("job", self.job))
-        return dict((*known, *more, *of))
+        facts: dict[str, Any] = {"kind": self.kind, "why": self.why, "times": self.count}
+        facts |= {"first": self.first, "last": self.last, "purpose": self.asked.purpose}
+        facts |= {"requester": self.asked.requester, "algorithm": self.asked.algorithm}
+        return facts | {"config": self.asked.config, "job": self.job}
 
 
 @dataclass(frozen=True)
 class Decided:
-    """What a steward decided, by a row of the ledger."""
+    """A decision of a steward that is on record."""
 
     what: str
     at: str | None
@@ -77,7 +77,7 @@ class Register:
     entries: tuple[Entry, ...]
     refusals: tuple[Refusal, ...] | None  # None: the ledger is of format 1, and kept none
     decisions: tuple[Decided, ...]
-    partial: bool  # it was of format 1 once, and keeps this only since a later version opened it
+    partial: bool  # the ledger was of format 1 once, which kept none of this
 
     def of(self, job: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.job == job), None)

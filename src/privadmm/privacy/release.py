@@ -1,4 +1,4 @@
-"""The one door. A party can emit only `Released` values, and only a door makes them.
+"""The one way out of a party: it can emit only `Released` values, and only a `Door` makes them.
 
 A door is opened for one tick (a phase of a round at a block of parties) with the events that the plan foresees. Each
 release takes the next planned event, asks the ledger whether every party may still afford it, and only then draws
@@ -35,7 +35,7 @@ DIVERGED = "the iterates diverged at round {}: choose a larger penalty or a smal
 
 @dataclass(frozen=True)
 class Released:
-    """A value that may leave its party. `map` is post-processing: it must read released values only."""
+    """A value that may leave its party. The function given to `map` must read released values only."""
 
     value: Floats
     _key: object = None
@@ -51,7 +51,7 @@ class Released:
 class Sealed:
     """What a block sends for a sum: words that tell nothing until those of all blocks are added up.
 
-    There is no value in it that a party phase could keep: `words_of` is for the mail alone.
+    A party phase cannot keep a value of it: `words_of` is for the mail alone.
     """
 
     __slots__ = ("__words",)
@@ -82,9 +82,9 @@ class Door:
     ) -> None:
         """`planned` has the events of each release, by party.
 
-        `rows` is the shape of a release except for its width: one row a party, behind the replicas if there are any.
+        `rows` is the shape of a release without its width: one row a party, after the replicas if there are any.
 
-        `summing`: messages are only added up, and the noise of all parties together covers each.
+        `summing`: only the sum of messages is read, and the noise of all parties together covers each message.
         """
         self._summing = summing
         self.ids = ids
@@ -94,7 +94,7 @@ class Door:
         self._calls = 0
 
     def output(self, x: Floats, sensitivity: Floats | float) -> Released:
-        """x (..., P, d), of which one record moves party i's row by at most sensitivity_i in l2 norm."""
+        """Release x (..., P, d), of which one record moves party i's row by at most sensitivity_i in l2 norm."""
         if self._summing is not None:
             raise RefusedError("a secure sum takes summands, and this release would be read by itself")
         self._check_rows(x)
@@ -117,7 +117,7 @@ class Door:
         return Released(value, _KEY)
 
     def summand(self, x: Floats, sensitivity: Floats | float) -> Released | Sealed:
-        """x as for `output`, of a message that is only added up: sealed where the job sums securely."""
+        """Release x as `output` does, for a message of which only the sum is needed: sealed in a secure sum."""
         if self._summing is None:
             return self.output(x, sensitivity)
         self._check_rows(x)
@@ -164,16 +164,16 @@ class Door:
         b, grid, reach = np.zeros_like(like), np.zeros(len(self.ids)), np.zeros(len(self.ids))
         if not isinstance(events.kinds[0], NotPrivate):
             argmins = [event for event in events.kinds if isinstance(event, GaussianObjective | GammaObjective)]
-            if len(argmins) < len(events.kinds) or not np.all(w <= each([event.w for event in argmins], events)):
+            if len(argmins) < len(events.kinds) or not np.all(w <= spread([event.w for event in argmins], events)):
                 raise RefusedError("an argmin needs a planned objective event whose w covers the party's own")
-            # |b| passes its reach with probability e^-800; it is cut there, whatever the records are.
+            # |b| is beyond its reach with probability e^-800. It is cut to it, whatever the records are.
             if isinstance(events.kinds[0], GaussianObjective):
                 scale = sensitivity * by_party(events)
                 grid, reach = self._noise.grid(scale), scale * (math.sqrt(d) + 40)
                 b = self._noise.gaussian(b, self._column(sensitivity), by_party(events), self.ids, self._call())
             else:
                 slopes = [event.slope for event in events.kinds if isinstance(event, GammaObjective)]
-                width = sensitivity / each(slopes, events)
+                width = sensitivity / spread(slopes, events)
                 reach = width * (d + 40 * math.sqrt(d) + 800)
                 b = self._noise.gamma(b, width, self.ids, self._call())
             size = np.linalg.norm(b, axis=-1, keepdims=True)
@@ -184,7 +184,7 @@ class Door:
         return self.output(solve(b, reach), sensitivity=2 * off)
 
     def close(self) -> Charges:
-        """What to charge, once the tick has made every release that its plan foresees."""
+        """The charges of a tick that is done; refused unless it made every release that its plan foresees."""
         if self._calls != len(self._planned):
             raise RefusedError(
                 f"round {self._at[0] + 1} made {self._calls} releases where its plan has {len(self._planned)}"
@@ -227,14 +227,14 @@ def events_of(row: Sequence[Event] | Alike[Event], ids: Ints) -> Alike[Event]:
     return Alike.listed(ids, [row[party] for party in ids.tolist()])
 
 
-def each(values: Sequence[float] | Floats, events: Alike[Event]) -> Floats:
-    """A number for each kind of event, as an array by party."""
+def spread(values: Sequence[float] | Floats, events: Alike[Event]) -> Floats:
+    """Spread numbers given for each kind of event out into an array by party."""
     return np.asarray(values, dtype=np.float64)[events.which]
 
 
 def by_party(events: Alike[Event]) -> Floats:
-    """The noise of each party, relative to its sensitivity."""
-    return each(ratios(events.kinds), events)
+    """The ratio of noise to sensitivity of each party."""
+    return spread(ratios(events.kinds), events)
 
 
 def ratios(events: Sequence[Event]) -> Floats:

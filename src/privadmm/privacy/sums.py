@@ -9,10 +9,9 @@ grid of step gamma = 2^k serves a whole job. Of a release in which party i's mes
     y_i = rint(x_i/gamma) + n_i + masks   mod 2^64                   what leaves; n_i discrete Gaussian of scale s  (4)
     sum_i y_i mod 2^64, centred, times gamma                         what is read: masks cancel                     (5)
 
-Numbers that are not words of 64 bits would lose or round what must cancel: all of (4) is whole numbers. A plan whose
-sum could wrap is refused. One more word is 1 from each party: unless it adds up to |S|, somebody was told something
-else, or answered something else, and what was added up is noise. Masks are in masks.py, the proof in
-docs/privacy.md#secure-sums.
+All of (4) is whole numbers: floating point would round off what must cancel. A plan whose sum could wrap is refused.
+One more word is 1 from each party: unless it adds up to |S|, somebody was told, or answered, something else than the
+others, and what was added up is noise. Masks are in masks.py, the proof in docs/privacy.md#secure-sums.
 """
 
 import math
@@ -30,12 +29,12 @@ from privadmm.privacy.events import STEPS, WIDEST, DiscreteGaussian, Event, Gaus
 Words = NDArray[np.uint64]
 At = tuple[int, int]  # round and phase
 ROOM = 2.0**62  # no sum of messages and noise comes near this
-DIGITS = 21  # of a share's scale, in base 2: machines that differ in the last digit of sigma must have the same s
+DIGITS = 21  # binary digits of s: machines whose sigma differs in the last digit must have the same s
 
 
 @dataclass(frozen=True)
 class SecureSum:
-    """How many parties may collude, and how few may be present; None: what is usual for their number."""
+    """How many parties may collude, and how few may be present; None: what is usual for the number of parties."""
 
     colluding: int | None = None
     fewest: int | None = None
@@ -54,7 +53,7 @@ class SecureSum:
         return max(self.tolerated(parties) + 1, usual_fewest(parties)) if self.fewest is None else self.fewest
 
     def below_usual(self, parties: int) -> dict[str, int | None]:
-        """t and S_min, each if it is less than a party's policy asks for unless its steward says otherwise."""
+        """t and S_min, or None in place of one that is not below what a party's policy asks for by default."""
         t, least = self.tolerated(parties), self.least(parties)
         return {
             "colluding": t if t < usual_colluding(parties) else None,
@@ -91,7 +90,7 @@ def usual_fewest(parties: int) -> int:
 
 @dataclass(frozen=True)
 class Summands:
-    """What public facts say of the messages of one round: one number for each party."""
+    """Bounds on the messages of one round that follow from public facts: one number for each party."""
 
     moves: Floats  # (N,), how far a message moves between neighbours
     reach: Floats  # (N,), the largest number in it
@@ -106,7 +105,7 @@ class Sums:
     exponent: int  # k of (3)
     deviation: Mapping[At, float]  # sigma of (1)
     reach: Mapping[At, Floats]  # (N,)
-    kind: type[Gaussian] | type[DiscreteGaussian]  # of noise that may be drawn: a simulation's, or a deployment's
+    kind: type[Gaussian] | type[DiscreteGaussian]  # the noise that may be drawn: a simulation's, or a deployment's
 
     @staticmethod
     def planned(
@@ -114,7 +113,7 @@ class Sums:
         releases: Mapping[At, tuple[Sequence[Event], Summands, int]],
         kind: type[Gaussian] | type[DiscreteGaussian] = Gaussian,
     ) -> "Sums":
-        """Plan sums from the events of each release, one for each party, its summands, and its width d."""
+        """Plan sums. A release is given by its events (one for each party), its summands, and its width d."""
         parties = len(next(iter(releases.values()))[0])
         asked.check(parties)
         t, fewest = asked.tolerated(parties), asked.least(parties)
@@ -144,7 +143,7 @@ class Sums:
         return math.ldexp(1.0, self.exponent)
 
     def share(self, at: At, present: int) -> float:
-        """(2)"""
+        """s of (2)"""
         return rounded_up(self.deviation[at] / (self.step * math.sqrt(present - self.colluding)) * (1 + 2.0**-50))
 
     def noise(self, at: At, present: int) -> float:
@@ -165,9 +164,9 @@ def ratios(row: Sequence[Event]) -> Floats:
 
 
 def evened(row: tuple[Event, ...], moves: Floats) -> tuple[Event, ...]:
-    """The events of a release as its one noise protects each party: the strictest decides, and others pay for no more.
+    """The events of a release, with the ratio that each party has under the one noise of all: the strictest decides it.
 
-    A difference in the last digits is none: parties alike have equal events.
+    Ratios that differ in their last digits alone stay as planned, so that parties alike have equal events.
     """
     planned = ratios(row)
     given = np.max(planned * moves) / moves
@@ -183,13 +182,13 @@ def rounded_up(scale: float) -> float:
 
 @dataclass(frozen=True)
 class Summing:
-    """One release of one block as its door sees it; `hide(shape)` are the masks towards all other blocks present."""
+    """What a block's door knows of one release into a secure sum."""
 
     sums: Sums
     at: At
     present: int  # |S|
-    whole: bool  # all of the block's parties in S answer; else nothing of the sum can be read
-    hide: Callable[[int, tuple[int, ...]], Words]  # by the release's number within the tick, and shape
+    whole: bool  # all of the block's parties in S answer; else nobody can read the sum
+    hide: Callable[[int, tuple[int, ...]], Words]  # masks by the release's number within the tick, and shape
 
     def sealed(self, x: Floats, ids: Ints, noise: Ints, call: int) -> Words:
         """(4), of all parties of the block together, and the word that counts them: (..., 1, d + 1)."""
@@ -200,7 +199,7 @@ class Summing:
         count = np.full((*total.shape[:-1], 1), len(ids), dtype=np.uint64)
         words = np.concatenate([total, count], axis=-1)
         if not self.whole:
-            words = np.zeros_like(words)  # masks that nobody cancels would hide it, where there are any
+            words = np.zeros_like(words)  # masks would hide the words anyway, but a block of all parties has none
         return words + self.hide(call, words.shape)
 
 

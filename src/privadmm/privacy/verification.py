@@ -1,7 +1,7 @@
-"""Verify a durable ledger: in full, when a job begins or its steward asks, and from the last verified row at every use.
+"""Verify a durable ledger: in full when a job begins or its steward asks, and from the last verified row at every use.
 
 In full means every page, hash, state, total and summary of the file, and the receipts that others keep of it. That
-takes the longer the more was ever released; `Accounts` verifies only the rows that were added since the last use.
+takes the longer, the more was ever released. `Accounts` verifies only the rows that were added since the last use.
 """
 
 import json
@@ -46,14 +46,14 @@ class Accounts:
 
     An altered row that a summary covers is noticed when it is read again, or by the next full verification. Everything
     else fails closed here: a summary without its row or with another account, a job without its summary, rows that do
-    not chain on. Hashes have no key: who can write to the file and computes them again is found by receipts alone.
+    not chain on. Hashes have no key: whoever can write to the file and computes them again is found by receipts alone.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection, start: str) -> None:
-        """Read them in one transaction of `db`. The first row chains on from `start`."""
+        """Read the accounts in one transaction of `db`. The first row chains on from `start`."""
         self._path, self._db = path, db
         self._known: dict[str, Account] = {}
-        self._unsaved: dict[str, tuple[int, str]] = {}  # of each job with new rows: number and hash of its last one
+        self._unsaved: dict[str, tuple[int, str]] = {}  # number and hash of the last row of each job with new rows
         with readable(path):
             self._verify_tail(start)
 
@@ -77,7 +77,7 @@ class Accounts:
             self._unsaved[job] = (seq, head)
 
     def of(self, job: str) -> Account:
-        """The account of one job: an empty one, if the ledger has no row of it."""
+        """The account of one job; an empty one if the ledger has no row of that job."""
         if job not in self._known:
             with readable(self._path):
                 self._known[job] = self._summary(job)
@@ -115,7 +115,7 @@ class Accounts:
 
 @dataclass(frozen=True)
 class Verification:
-    """What the full verification of a ledger found; `problems` is empty when everything fits."""
+    """The outcome of a full verification of a ledger; `problems` is empty if everything fits."""
 
     rows: int
     head: str
@@ -123,21 +123,21 @@ class Verification:
     epsilon: dict[int, float]
     if_all_collude: dict[int, float]  # epsilon if everybody else colluded in every secure sum; empty without any
     adjacency: str
-    behind: str | None = None  # what it lacks of what its anchor knows: it was put back from a copy, and is locked
+    behind: str | None = None  # rows that the anchor knows and it lacks: it was put back from a copy, and is locked
     receipts: tuple[str, ...] = ()  # the problems with what others received; the rows themselves may fit
     weak: str | None = None  # the warning of a total that promises little
-    unanchored: bool = False  # it had an anchor, which is not beside it: a backup, or moved without it
+    unanchored: bool = False  # its anchor is not beside it: it is a backup, or was moved without the anchor
 
 
 def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
     """Recompute every hash and every total. `heads` are (job, round, phase, head) as others received them."""
     with readable(path):
         try:
-            anchor, behind = AnchorFile(path).read(), None  # before the moment of the file: it is never ahead of that
+            anchor, behind = AnchorFile(path).read(), None  # read before the rows, so that it is never ahead of them
         except LedgerError as error:
             anchor, behind = None, str(error)
         with closing(connect(path, read_only=True)) as db:
-            db.execute("BEGIN")  # one moment of the file, whoever writes to it
+            db.execute("BEGIN")  # all reads see one moment of the file, whoever writes to it
             verified = _verify(db, heads)
             if anchor is not None:
                 behind = lacks(db, start_of(db).hash, anchor) or (DOUBTED if anchor.doubted else None)
@@ -147,13 +147,13 @@ def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
 
 
 def sound(path: Path) -> None:
-    """Refuse to show or change a ledger in which something does not fit."""
+    """Refuse a ledger whose full verification finds a problem."""
     if problems := verify(path).problems:
         raise LedgerError(f"{path}: {problems[0]}; see `privadmm ledger verify {path}`")
 
 
 def damaged_pages(db: sqlite3.Connection) -> list[str]:
-    """What SQLite finds wrong with the file, such as an index that lacks a row, which the rows' hashes do not show."""
+    """Damage that SQLite finds in the file and the rows' hashes do not show, such as an index that lacks a row."""
     lines = (line for (line,) in db.execute("PRAGMA integrity_check"))
     return [f"SQLite finds the file damaged: {printable(line)}" for line in lines if line != "ok"]
 
@@ -163,14 +163,14 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
     if "intents" in tables:
         for (charges,) in db.execute("SELECT charges FROM intents"):
-            unpack_charges(charges)  # a step that is under way, or was killed: what it costs must be readable
+            unpack_charges(charges)  # the cost of a tick that is under way, or was killed, must be readable
     made = identity = start_of(db)
     rows = db.execute(f"{ROWS} ORDER BY seq").fetchall()
     states = {job: (round, phase, sha(state)) for job, round, phase, state in db.execute("SELECT * FROM states")}
     summaries = db.execute("SELECT * FROM summaries").fetchall() if "summaries" in tables else []
     covered = max((seq for seq, *_ in summaries), default=0)
     head, known, accounts = made.hash, {}, defaultdict[str, Account](Account)
-    decided = ""  # of rows that are missing, by its steward
+    decided = ""  # names the last row by which the steward decided on missing rows
     ends: dict[str, tuple[int, str]] = {}  # number and hash of each job's last row so far
     for place, (*row, stored) in enumerate(rows, start=1):
         seq, kind, job, round, phase, _, charges, _, state = row
@@ -180,7 +180,7 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
             problems.append(f"{name}: stands where row {place} should")
         if link(head, tuple(row)) != stored:
             problems.append(f"{name}: {ALTERED}")
-        head = stored  # also after a break, to name the next one and not every row after this one
+        head = stored  # also after a break, so that the rows after it are not all named as broken
         accounts[job].read(kind, unpack_charges(charges), (round, phase, state))
         ends[job] = (seq, stored)
         if kind == "tick":
@@ -241,7 +241,7 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
 def _fit(
     summaries: list[tuple[int, str, str, str]], ends: dict[str, tuple[int, str]], accounts: dict[str, Account]
 ) -> bool:
-    """Whether the summaries (seq, job, account, seal) say of every job what its rows say."""
+    """Whether the summaries (seq, job, account, seal) are those that the rows of every job give."""
     return {job: seq for seq, job, _, _ in summaries} == {job: seq for job, (seq, _) in ends.items()} and all(
         seal == sha(ends[job][1], job, account) and Account.unpack(account) == accounts[job]
         for _, job, account, seal in summaries
@@ -249,7 +249,7 @@ def _fit(
 
 
 def _wrong_counts(db: sqlite3.Connection) -> list[str]:
-    """What does not fit in the counts of refusals (refusals.py), each sealed with the hash of its row."""
+    """The problems in the counts of refusals (refusals.py). Each count is sealed with the hash of its row."""
     counts = "SELECT key, day, seq, count, last, seal, hash, inbox FROM refused LEFT JOIN ticks USING (seq)"
     return [
         f"the count of refusals like row {values[2]} was altered"

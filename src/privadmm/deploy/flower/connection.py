@@ -105,7 +105,7 @@ def reason(error: object) -> str:
 
 
 def own_connection() -> Connection:
-    """The connection of the party whose node this process is, by the options that `privadmm federation node` gave."""
+    """The connection of the node in this process, from the options that `privadmm federation node` gave it."""
     from privadmm.deploy.federation.keys import fingerprint
     from privadmm.deploy.federation.party import read
     from privadmm.deploy.federation.signing import public_of

@@ -7,7 +7,6 @@ The process that keeps the SuperLink up starts it, so that nobody calls Flower's
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.data.files import for_owner
+from privadmm.deploy.federation.hub.state import take_lock
 from privadmm.deploy.federation.keys import as_flower
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.errors import ClusterError, ConfigError
@@ -115,17 +115,9 @@ def alone(place: Coordinator, seconds: float = 30.0) -> Iterator[None]:
 
     Nothing else depends on the lock: without it after this time, the process goes on.
     """
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
     with ExitStack() as held:
         with suppress(OSError):
-            file = held.enter_context(open(place.folder / LOCK, "a", opener=for_owner))
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                with suppress(BlockingIOError):
-                    flock(file, LOCK_EX | LOCK_NB)
-                    break
-                time.sleep(0.05)
+            take_lock(held.enter_context(open(place.folder / LOCK, "a", opener=for_owner)), seconds)
         yield
 
 

@@ -86,11 +86,11 @@ class Line:
     epsilon: dict[str, float | str] = field(default_factory=dict)
 
     def of(self, party: Party) -> None:
-        """Say whose line it is."""
+        """Note the party whose line this is."""
         self.name, self.ledger, self.asked = party.name, party.ledger, Asked(party=party.name)
 
     def about(self, asked: Asked, job: str = "") -> None:
-        """Say of what job it is."""
+        """Note the job that the line is about."""
         self.asked, self.job = replace(asked, party=self.name), job
 
     def count(self, party: Party, ledger: SqliteLedger, job: str, before: str | None = None) -> None:

@@ -196,5 +196,5 @@ def own_columns(party: Party, config: Config, parties: int, bound: float) -> Hel
 
 
 def digest(ids: NDArray[Any]) -> str:
-    """Digest of all ids in order, equal for the same people. Whoever could list all possible ids could try them."""
+    """Digest of all ids in order, equal for the same people. It hides ids only if they are too many to try."""
     return arrays.digest(json.dumps(words(ids)).encode())

@@ -227,7 +227,7 @@ class Federation:
                 logger.warning("no answer of %s for %g s; asked again", named(silent), patience.timeout)
             elif waiting and not self._rest(time.monotonic() - began):
                 break
-        if answers:  # what was sent may have made them refuse, and one of the others may have made what was sent
+        if answers:  # mass refusals may come from a bad message, made by one of the others
             need_few(refusals, len(letters))
         for party, why in refusals.items():
             self._lose(party, f"refused: {why}")
@@ -325,7 +325,7 @@ def allowed_to_leave(refusing: Mapping[int, Letter], patience: Patience, names: 
 
 
 def need_few(refusals: Mapping[int, str], asked: int) -> None:
-    """Refuse to go on without half of those asked, or more, if they refused at once."""
+    """End the run if half of the parties that were asked, or more, refused at once."""
     if refusals and 2 * len(refusals) >= asked:
         raise RefusedError(
             f"{named(refusals)} refused at once, half of those asked or more, and the run does not go on with the "

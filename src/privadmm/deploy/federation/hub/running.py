@@ -13,6 +13,7 @@ from typing import Any
 
 from privadmm import __version__
 from privadmm.data.files import for_owner
+from privadmm.deploy.federation.hub.state import is_locked, take_lock
 from privadmm.deploy.federation.hub.supervisor import reachable
 from privadmm.deploy.federation.layout import Coordinator, json_table
 from privadmm.errors import ConfigError
@@ -25,13 +26,9 @@ REGISTRY = "privadmm.deploy.flower.registry"
 @contextmanager
 def marked(folder: Path) -> Iterator[None]:
     """Hold the mark of a directory; a ConfigError if another process holds it."""
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
     with open(folder / MARK, "a+", encoding="utf-8", opener=for_owner) as file:
-        try:
-            flock(file, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"{folder}: runs already{who(folder)}; end that first") from None
+        if not take_lock(file, 0.0):
+            raise ConfigError(f"{folder}: runs already{who(folder)}; end that first")
         file.truncate(0)
         facts = {"pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "version": __version__}
         file.write(json.dumps(facts))
@@ -41,13 +38,9 @@ def marked(folder: Path) -> Iterator[None]:
 
 def running(folder: Path) -> dict[str, Any] | None:
     """The process that keeps the node or SuperLink of this directory up; None if there is none."""
-    from fcntl import LOCK_NB, LOCK_SH, flock
-
-    try:
-        with open(folder / MARK, encoding="utf-8") as file:
-            flock(file, LOCK_SH | LOCK_NB)  # a shared lock, so that two looks do not collide
-    except OSError as error:
-        return json_table(folder / MARK) if isinstance(error, BlockingIOError) else None
+    with suppress(OSError):
+        if is_locked(folder / MARK):
+            return json_table(folder / MARK)
     return None
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from privadmm.data.files import for_owner, write_json
 from privadmm.deploy.federation.layout import Coordinator, json_table
@@ -74,38 +74,40 @@ def asked_to_stop(place: Coordinator) -> Stop:
     return "for good" if said == "for good" else "stop"
 
 
+def take_lock(file: IO[str], seconds: float) -> bool:
+    """Lock an open file, unless another process holds its lock for so long; closing the file lets go of it."""
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(BlockingIOError):
+            flock(file, LOCK_EX | LOCK_NB)
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of this file. This takes a shared lock, so that two looks do not collide."""
+    from fcntl import LOCK_NB, LOCK_SH, flock
+
+    with open(path) as file, suppress(BlockingIOError):
+        flock(file, LOCK_SH | LOCK_NB)
+        return False
+    return True
+
+
 @contextmanager
 def driving(place: Coordinator, seconds: float = 5.0) -> Iterator[bool]:
     """Hold the lock for driving or submitting a run; yields whether it was free within this many seconds."""
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
     with open(place.lock, "a", opener=for_owner) as file:
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                flock(file, LOCK_EX | LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() < deadline:
-                    time.sleep(0.1)
-                    continue
-                yield False
-                return
-            yield True
-            return
+        yield take_lock(file, seconds)
 
 
 def driven(place: Coordinator) -> bool:
     """Whether a process drives a run, or submits one, at this moment."""
-    from fcntl import LOCK_NB, LOCK_SH, flock
-
-    try:
-        with open(place.lock) as file:
-            flock(file, LOCK_SH | LOCK_NB)  # a shared lock, so that two looks do not collide
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+    return place.lock.exists() and is_locked(place.lock)
 
 
 def now() -> str:

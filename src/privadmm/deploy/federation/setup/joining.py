@@ -343,7 +343,7 @@ def check_distinct(replies: Sequence[Reply]) -> None:
 
 
 def retire(path: Path, folder: Path) -> None:
-    """Move a public key to those that are no longer valid."""
+    """Move a public key into the folder of keys that are no longer valid."""
     folder.mkdir(exist_ok=True)
     mark = digest(key_in(path))[:16]
     path.replace(folder / f"{path.stem}-{mark}.pub")

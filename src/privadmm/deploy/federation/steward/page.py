@@ -217,7 +217,7 @@ def refused(rows: Sequence[Facts] | None, hidden: str | None) -> str:
 
 def table(title: str, columns: Sequence[str], rows: Any) -> str:
     """A table of cells that are HTML already; nothing if it has no rows. On a narrow screen each row is a list."""
-    # A browser forgets what a table is where its style makes a list of it, unless the roles are written out.
+    # Styled as a list, a table loses its meaning for screen readers, unless the roles are written out.
     cells = [
         '<tr role="row">'
         + "".join(f'<td role="cell" data-name="{text(n)}">{cell}</td>' for n, cell in zip(columns, row, strict=True))

@@ -75,7 +75,7 @@ def with_key(key: str) -> list[str]:
 
 
 def commands_with(word: str, ctx: click.Context) -> list[str]:
-    """The commands beside this one that have such an option."""
+    """The other commands that have this option."""
     group = ctx.parent.command if ctx.parent is not None else None
     if ctx.parent is not None and ctx.parent.parent is None:  # the program was made with this command alone
         from privadmm.cli import program

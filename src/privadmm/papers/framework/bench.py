@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from privadmm.data.threads import cores
 from privadmm.errors import PrivadmmError
+
+if TYPE_CHECKING:
+    from privadmm.papers.framework.store import Store
 
 
 class Moment(NamedTuple):
@@ -61,14 +64,6 @@ class Failed:
     message: str
 
 
-class Kept(Protocol):
-    """A place that keeps results of tasks, so that they are not computed twice."""
-
-    def get(self, task: Task) -> tuple[Any] | None: ...
-
-    def put(self, task: Task, result: Any) -> None: ...
-
-
 class Clock:
     """Estimates the time left: the time of the tasks that are done, scaled by the cost of those that are not."""
 
@@ -97,7 +92,7 @@ def perform(task: Task) -> Any:
 
 
 def run(
-    tasks: Sequence[Task], workers: int | None = None, done: Done = lambda moment: None, kept: Kept | None = None
+    tasks: Sequence[Task], workers: int | None = None, done: Done = lambda moment: None, kept: "Store | None" = None
 ) -> dict[Any, Any]:
     """Return the results by key; their order does not depend on the number of workers (1: in this process).
 

@@ -104,6 +104,6 @@ def run(job: Job, seeds: int, failing: bool = False) -> Seen:
 
 
 def one_round(job: Job) -> float:
-    """What the first round alone is certified to cost the worst party."""
+    """The certified epsilon of the first round alone, for the party that pays most."""
     assert job.delta is not None
     return worst(totals({(0, 0): job.plan[0, 0]}, job.public.parties), job.delta)

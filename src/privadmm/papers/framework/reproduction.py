@@ -1,7 +1,7 @@
 """Runs papers' experiments into a folder: tasks that can be resumed, a study of each paper, and a page of all."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from privadmm.data.files import write_json, write_text
@@ -29,7 +29,7 @@ class Reproduction:
     def tasks(self) -> list[Task]:
         """The tasks of all papers; a missing data set is found here."""
         return [
-            Task((name, task.key), task.run, task.arguments, f"{name}: {task.label}", task.cost, task.may_fail)
+            replace(task, key=(name, task.key), label=f"{name}: {task.label}")
             for name in self.papers
             for task in paper(name).tasks(self.setting)
         ]

@@ -170,7 +170,7 @@ def meaning(setup: Setup) -> Meaning | None:
 
 
 def rounds_to_end(values: Floats) -> Floats:
-    """The first round from which on a run (rounds, seeds) is within CLOSE of where it ends."""
+    """The first round from which on a run (rounds, seeds) stays within CLOSE of its last value."""
     far = np.abs(values - values[-1]) > CLOSE
     return np.where(far.any(axis=0), len(values) - np.argmax(far[::-1], axis=0) + 1.0, 1.0)
 

@@ -19,7 +19,7 @@ import pytest
 from federations import Federated, federated, only_releases
 from privadmm.config.file import read
 from privadmm.deploy.federation.hub.supervisor import free_ports
-from privadmm.deploy.federation.layout import Coordinator, node, node_environment
+from privadmm.deploy.federation.layout import NAME, Coordinator, node, node_environment
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.protocol import Letter
@@ -181,7 +181,8 @@ class Deployed:
 
     def run(self, **config: Any) -> None:
         self.place.status.unlink(missing_ok=True)
-        words = self.place.run(**{"timeout": PATIENCE, **config})
+        options = [f"--run-config={key}={json.dumps(value)}" for key, value in {"timeout": PATIENCE, **config}.items()]
+        words = ["flwr", "run", str(self.place.app), NAME, *options]
         done = subprocess.run(
             words, env=self.environment, capture_output=True, text=True, timeout=PATIENCE, check=False
         )

@@ -14,7 +14,7 @@ from privadmm.cli.views.runs_of_federation import milestone
 from privadmm.config.file import read
 from privadmm.deploy.federation.hub import state
 from privadmm.deploy.federation.hub.coordinator import Patience
-from privadmm.deploy.federation.hub.state import Files, Status, Wanted, driving, note, standing, wanted
+from privadmm.deploy.federation.hub.state import Status, Wanted, driving, note, standing, wanted
 from privadmm.deploy.federation.hub.supervisor import Resumption
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.health import of_coordinator
@@ -317,7 +317,7 @@ def test_when_a_run_is_submitted_again(made: Federated, folder: Path, monkeypatc
             assert not watch.lost()
         Wanted("runs/first", runs=("7", "8")).save(place)
         assert not watch.lost()  # it was submitted just now, and its process has not begun
-        os.utime(Files(place).wanted, (0, 0))
+        os.utime(place.wanted, (0, 0))
         assert watch.lost()
         Wanted("runs/first", runs=("7",), over=True).save(place)
         assert not watch.lost()

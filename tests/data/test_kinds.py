@@ -340,3 +340,7 @@ def test_scaled_numbers_and_declared_edges_do_not_change_by_being_whole() -> Non
     for entry, encoding in (({"range": [0, 10]}, "minmax"), ({"range": [0, 10], "edges": [2, 7]}, "binned")):
         plain, whole = (column_of(table).encoded(encoding) for table in (entry, {**entry, "whole": True}))
         assert np.array_equal(plain.encode(cells), whole.encode(cells))
+
+
+def test_a_default_is_stripped_as_categories_are() -> None:
+    assert Category((" a ", "b"), default=" a ") == Category(("a", "b"), default="a")

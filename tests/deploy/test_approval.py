@@ -19,7 +19,7 @@ from privadmm.deploy.federation.desk import approvals, records
 from privadmm.deploy.federation.desk.approvals import Entry, Proposals
 from privadmm.deploy.federation.desk.party_server import Desk, answer
 from privadmm.deploy.federation.hub.coordinator import Patience
-from privadmm.deploy.federation.hub.state import Files, Status
+from privadmm.deploy.federation.hub.state import Status
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.proposal import Proposal
 from privadmm.deploy.federation.protocol import Letter
@@ -403,11 +403,11 @@ def test_a_run_that_waits_can_be_stopped_and_resumed(tmp_path: Path) -> None:
 
     def stop(party: int, letter: Letter) -> None:
         if letter["kind"] == "begin":
-            Files(made.made.coordinator).stop.write_text("stop")
+            made.made.coordinator.stop.write_text("stop")
 
     with pytest.raises(StopRequestedError):
         reported(made, stop)
-    Files(made.made.coordinator).stop.unlink()
+    made.made.coordinator.stop.unlink()
     decide(made, True)
     assert made.run(resume=True)["rounds"] == 6
 

@@ -116,6 +116,8 @@ def test_what_cannot_be_planned_is_refused() -> None:
     for asked in (dict(colluding=0), dict(colluding=-1), dict(fewest=0), dict(colluding=1.5)):
         with pytest.raises(ConfigError, match="whole number"):
             SecureSum(**asked)  # type: ignore[arg-type]  # t = 0 among them: every party knows its own noise
+        with pytest.raises(ConfigError, match="whole number"):
+            Policy(None, **asked)  # type: ignore[arg-type]  # which would allow any sum
     with pytest.raises(RefusedError, match="planned share"):
         Sums.planned(ASKED, {(0, 0): ([Gaussian(1.0)] * N, Summands(np.ones(N), np.ones(N)), D)})
 

@@ -1,8 +1,8 @@
-"""The command line: its commands, and what becomes of failures.
+"""The command line: its commands, and how failures are reported.
 
 Exit codes: 0 done, 1 a named failure, 2 wrong usage or config, 3 refused by a budget or policy. With --json a command
-prints exactly one JSON object on standard output, for failures too: {"error", "message", "exit_code"}. What is meant
-for people goes to standard error then.
+prints exactly one JSON object on standard output, for failures too: {"error", "message", "exit_code"}. Text for people
+then goes to standard error.
 """
 
 import json
@@ -53,9 +53,9 @@ GROUPS = ("ledger", "federation")
 
 
 def program(words: Sequence[str] = ()) -> typer.Typer:
-    """The program with the command that these words name; with all of them if they name none.
+    """Make the program with the command that these words name, or with all commands if they name none.
 
-    Modules of other commands are not loaded, and their options not made: that takes longer than to read a config.
+    Other commands are not loaded: to import them and make their options takes longer than to read a config.
     """
     app = typer.Typer(
         no_args_is_help=True,
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     if threading.current_thread() is threading.main_thread():
-        # Ending a service and closing a terminal are what the party's own people do, and end a run like Ctrl-C.
+        # A service that is stopped gets SIGTERM, a terminal that is closed SIGHUP: both end a run as Ctrl-C does.
         for name in ("SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.default_int_handler)
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MemoryError:
         fail("MemoryError", "there is not enough memory for these data on this machine", 1, as_json)
     except Exception as error:
-        # The traceback stays off standard output, and a foreign message, which may quote data, off the JSON.
+        # The traceback goes to standard error. The JSON leaves out the message, which may quote data.
         sys.excepthook(type(error), error, error.__traceback__)
         fail(type(error).__name__, "unexpected; this is a bug in privadmm", 1, as_json)
     if code == 130:  # what typer makes of a KeyboardInterrupt

@@ -38,7 +38,7 @@ def recommend(
     from privadmm.runs.recommend import recommend as advise
 
     facts = known(config, records, parties, epsilon, delta)
-    if config is None:  # judged as the config that `init` would write; a config says itself how it sums
+    if config is None:  # judge the config that `init` would write
         facts = replace(facts, sum=facts.instead)
     result = advise(facts, SIGNAL if signal is None else signal).table
     emit(json.dumps(result) if as_json else advice.recommendation(result))
@@ -63,7 +63,7 @@ def frontier(
     from privadmm.runs.recommend import frontier as trace
 
     grid = numbers("--epsilons", epsilons, float) or GRID
-    facts = known(config, records, parties, 1.0, delta)  # an epsilon for each point comes in its place
+    facts = known(config, records, parties, 1.0, delta)  # 1.0 is replaced by the epsilon of each point
     result = trace(facts, grid, SIGNAL if signal is None else signal)
     finish(result, out, as_json, advice.save_frontier, advice.frontier)
 
@@ -71,7 +71,7 @@ def frontier(
 def known(
     config: Path | None, records: int | None, parties: int | None, epsilon: float | None, delta: float | None
 ) -> "Facts":
-    """The facts of a config, or those of the options; as many records are held out then as `init` would hold out."""
+    """Read the facts from a config, or from the options; these hold out as many records as `init` would."""
     from privadmm.runs.preview import facts, with_records
     from privadmm.runs.recommend import HELD_OUT, Facts
 

@@ -98,7 +98,7 @@ def init(
 
 
 def pair_of(classes: str) -> tuple[str, str]:
-    """The two values that --classes names, as a line of a csv file has them."""
+    """Parse --classes, two values written as a line of a csv file."""
     try:
         ((negative, positive),) = csv.reader([classes], skipinitialspace=True)
         if negative.strip() and positive.strip():

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from privadmm.cli import federation_members as members
 from privadmm.cli import federation_runs, steward
-from privadmm.cli.output import AsJson, ConfigFile, emit, warn
+from privadmm.cli.output import AsJson, ConfigFile, PartyFolder, emit, warn
 from privadmm.config.file import override, read
 from privadmm.errors import ClusterError, ConfigError
 
@@ -23,7 +23,6 @@ for command in (*members.COMMANDS, *federation_runs.COMMANDS, *steward.COMMANDS)
     app.command()(command)
 Health = Annotated[int | None, Option(min=1, max=65535, metavar="PORT", help="answer /healthz on 127.0.0.1 here")]
 Metrics = Annotated[Path | None, Option(metavar="FILE.prom", help="keep a textfile for Prometheus here")]
-Directory = Annotated[Path, Argument(metavar="DIRECTORY", help="a party's, with party.toml in it")]
 
 
 @app.command()
@@ -47,7 +46,7 @@ def init(
 ) -> None:
     """Write the coordinator's directory for the job in CONFIG.toml, and an invitation for each party.
 
-    A config that simulates, as `privadmm init` writes it, becomes a deployment, and it is said what that changes.
+    A config that simulates, as `privadmm init` writes it, becomes a deployment; the output lists what changes.
     """
     from privadmm.cli.views import federation as view
     from privadmm.deploy.federation.setup.deployed import deployed, differences
@@ -56,7 +55,7 @@ def init(
     asked = override(read(config), purpose=purpose, requester=requester)
     job = asked if rehearse or simulation else deployed(asked)
     made = make(job, out, host, port, rehearse, listen)
-    changed = [] if rehearse else [vars(one) for one in differences(asked, read(made.coordinator.job))]
+    changed = [] if rehearse else [vars(difference) for difference in differences(asked, read(made.coordinator.job))]
     steps = {"mode": job.run.mode, "changed": changed, **view.commands(made)}
     emit(json.dumps(steps) if as_json else view.instructions(steps))
     warn(made.weak_promise, made.weak_delta)
@@ -66,7 +65,7 @@ def init(
 
 @app.command()
 def ledger(
-    directory: Directory,
+    directory: PartyFolder,
     amend: Annotated[
         bool, Option("--amend", help="put the policy of party.toml in the place of the ledger's; spending stays")
     ] = False,
@@ -90,7 +89,7 @@ def ledger(
 
 
 @app.command()
-def node(directory: Directory, health: Health = None, metrics: Metrics = None) -> None:
+def node(directory: PartyFolder, health: Health = None, metrics: Metrics = None) -> None:
     """Start the party's node and keep it up. It runs privadmm's own ClientApp, and no code that comes with a job."""
     from privadmm.deploy.federation.hub.running import marked
     from privadmm.deploy.federation.hub.supervisor import need_port
@@ -107,7 +106,7 @@ def node(directory: Directory, health: Health = None, metrics: Metrics = None) -
     with marked(directory):
         need_port("127.0.0.1", party.node.port, "this party's node", "[node] port in party.toml")
         watched(lambda: watch.of_party(party), health, metrics)
-        # Whoever is not let in today may be let in tomorrow: nothing that ails a node is for ever.
+        # The coordinator may admit the key at any time, so a node is never given up.
         hint = f"`privadmm federation check {directory}` says what is wrong"
         kept_up("the node", directory, [command(party)], node_environment(party), hint)
 
@@ -143,7 +142,7 @@ def superlink(
 
 
 def listening(place: "Coordinator", at: str) -> bool:
-    """Say that the SuperLink listens, where, and whose certificate it shows; whether it does."""
+    """Announce where the SuperLink listens and by which authority; False as long as it does not listen."""
     from privadmm.deploy.federation.hub.state import note
     from privadmm.deploy.federation.hub.supervisor import reachable
     from privadmm.deploy.federation.keys import certificate_fingerprint
@@ -161,7 +160,7 @@ def listening(place: "Coordinator", at: str) -> bool:
 
 
 def watched(facts: Callable[[], dict[str, Any]], health: int | None, metrics: Path | None) -> None:
-    """Start what whoever watches machines asked for."""
+    """Serve /healthz and write the textfile for Prometheus, where asked for."""
     from privadmm.deploy.federation.setup import health as watch
 
     if health is not None:
@@ -178,7 +177,7 @@ def kept_up(
     hint: str = "",
     announce: Callable[[], bool] | None = None,
 ) -> None:
-    """Run these commands, and start them again if they end, until somebody stops us; for ever, if there is a hint."""
+    """Run these commands until a signal, and start each again when it ends; with a `hint`, never give one up."""
     from privadmm.deploy.federation.hub.supervisor import keep_up
 
     try:
@@ -207,10 +206,10 @@ def check(
         raise typer.Exit(1)
 
 
-# As people need them: to try it, to set it up, to run, to decide, to change who takes part.
+# The order of the help: to try a federation, set it up, run it, decide about jobs, change who takes part.
 ORDER = (
     *("rehearse", "init", "join", "admit", "pin", "ledger", "check", "superlink", "node"),
     *("run", "status", "logs", "stop", "proposals", "show", "approve", "refuse", "rotate", "add", "withdraw"),
 )
 RANK = {name: number for number, name in enumerate(ORDER)}
-app.registered_commands.sort(key=lambda one: RANK.get(getattr(one.callback, "__name__", ""), len(ORDER)))
+app.registered_commands.sort(key=lambda info: RANK.get(getattr(info.callback, "__name__", ""), len(ORDER)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, emit, warn
+from privadmm.cli.output import AsJson, PartyFolder, emit, warn
 from privadmm.errors import ClusterError, ConfigError, RefusedError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Yes = Annotated[bool, Option("--yes", help="do it without asking")]
 Federation = Annotated[Path, Argument(metavar="DIRECTORY", help="the coordinator's, or the folder that has it")]
-Own = Annotated[Path, Argument(metavar="DIRECTORY", help="a party's, with party.toml in it")]
 
 
 def join(
@@ -81,20 +80,20 @@ def admit(
     from privadmm.deploy.federation.setup.joining import look_at
 
     place = coordinator_in(directory)
-    found = look_at(place, replies, replace)
+    admission = look_at(place, replies, replace)
     if not as_json:
-        emit(view.admitting_text(found.changes))
+        emit(view.admitting_text(admission.changes))
     if not agreed("Did you compare these with each party?", yes, as_json):
         raise ConfigError("nothing was changed; --yes admits them without asking")
-    if look_at(place, replies, replace).changes != found.changes:
+    if look_at(place, replies, replace).changes != admission.changes:
         raise ConfigError("keys were admitted while you were asked; nothing was changed: look at them again")
-    take(found)
-    shown = view.admitted(place, found.changes, registered(place))
+    take(admission)
+    shown = view.admitted(place, admission.changes, registered(place))
     emit(json.dumps(shown) if as_json else view.admitted_text(shown))
 
 
 def pin(
-    directory: Own,
+    directory: PartyFolder,
     files: Annotated[list[Path], Argument(metavar="PEERS.toml...", help="peers.toml, or replies of other parties")],
     drop: Annotated[list[int] | None, Option(metavar="N", help="forget the key of party N, which has left")] = None,
     replace: Annotated[
@@ -108,18 +107,18 @@ def pin(
     from privadmm.deploy.federation.setup.pinning import look
     from privadmm.deploy.federation.setup.pinning import pin as take
 
-    found = look(directory, files)
-    shown = view.pinning(found)
+    pinning = look(directory, files)
+    shown = view.pinning(pinning)
     if not as_json:
         emit(view.pinning_text(shown))
-    if found.suspicious and not replace:
+    if pinning.suspicious and not replace:
         raise ConfigError(
-            f"{', '.join(found.suspicious)}: the key before did not sign this one. Ask its owner, and not the "
+            f"{', '.join(pinning.suspicious)}: the key before did not sign this one. Ask its owner, and not the "
             "coordinator, whether it is right; then --replace takes it. Nothing was changed"
         )
     if not agreed("Did you compare these with their owners?", yes, as_json):
         raise ConfigError("nothing was changed; --yes takes the keys without asking")
-    take(found, drop or ())
+    take(pinning, drop or ())
     if as_json:
         emit(json.dumps(shown))
 
@@ -189,17 +188,17 @@ COMMANDS = (join, admit, pin, rotate, add, withdraw)
 
 
 def askable(as_json: bool) -> bool:
-    """Whether there is somebody to ask: at a terminal, and not where a machine reads the answer."""
+    """Whether a person can be asked: there is a terminal, and no --json."""
     return not as_json and bool(sys.stdin and sys.stdin.isatty())
 
 
 def agreed(question: str, yes: bool, as_json: bool) -> bool:
-    """Whether somebody says yes. Where nobody can be asked, it is no."""
+    """Ask a person; False if nobody can be asked. With `yes` nobody is asked."""
     return yes or (askable(as_json) and typer.confirm(question, err=True))
 
 
 def registered(place: "Coordinator") -> dict[str, list[str]] | None:
-    """Have the SuperLink agree with nodes/; None: it does not run, and will do so when it starts."""
+    """Register the keys of nodes/ at the SuperLink; None if it is not running: it takes them over when it starts."""
     try:
         from privadmm.deploy.flower.registry import agree
     except ImportError:

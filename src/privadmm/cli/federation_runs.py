@@ -19,7 +19,7 @@ from privadmm.cli.output import AsJson, ConfigFile, emit
 
 Place = Annotated[Path, Argument(metavar="DIRECTORY", help="the coordinator's, or its federation's")]
 Absent = Literal["wait", "continue", "abort"]
-QUIET = 10.0  # seconds after which it is said again who is waited for
+QUIET = 10.0  # seconds after which a line repeats which parties are waited for
 Show = Callable[[dict[str, Any]], None]
 
 
@@ -83,7 +83,7 @@ def finish(status: dict[str, Any], as_json: bool, view: Any) -> None:
 def showing() -> Iterator[Show]:
     """Show where a run stands, on standard error: a live table on a terminal, else a line for each change.
 
-    Of rounds there is a line for every tenth of them, and for the last.
+    Lines about rounds come after every tenth of the run, and after the last round.
     """
     from privadmm.cli.views import runs_of_federation as view
 
@@ -95,7 +95,7 @@ def showing() -> Iterator[Show]:
             line, waited = view.milestone(status), status.get("waiting_for")
             if (status.get("round") or 0) != done:
                 done, moved = status.get("round") or 0, time.monotonic()
-            # Who is waited for changes with every answer; it is told where a round takes some time.
+            # The list of awaited parties changes with every answer: print it only if a round takes long.
             if line != last or (waited and time.monotonic() - moved > QUIET):
                 last, moved = line, time.monotonic()
                 typer.echo(view.headline(status), err=True)
@@ -110,14 +110,14 @@ def showing() -> Iterator[Show]:
 
 
 def status(directory: Place, as_json: AsJson = False) -> None:
-    """Show where the latest run stands. One whose process is gone is not called running."""
+    """Show where the latest run stands. A run whose process is gone is shown as interrupted."""
     from privadmm.cli.views import runs_of_federation as view
     from privadmm.deploy.federation.hub.state import standing
     from privadmm.deploy.federation.layout import coordinator_in
 
-    found = standing(coordinator_in(directory))
-    emit(json.dumps(found) if as_json else view.shown(found))
-    if code := int(found.get("exit_code") or 0):
+    current = standing(coordinator_in(directory))
+    emit(json.dumps(current) if as_json else view.shown(current))
+    if code := int(current.get("exit_code") or 0):
         raise typer.Exit(code)
 
 
@@ -132,8 +132,8 @@ def stop(
     from privadmm.deploy.federation.layout import coordinator_in
     from privadmm.runs import asking
 
-    found = asking.stop(coordinator_in(directory), for_good)
-    emit(json.dumps(found) if as_json else str(found.get("message") or f"the run had {found['state']} before"))
+    ended = asking.stop(coordinator_in(directory), for_good)
+    emit(json.dumps(ended) if as_json else str(ended.get("message") or f"the run had {ended['state']} before"))
 
 
 def logs(

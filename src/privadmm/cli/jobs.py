@@ -123,7 +123,7 @@ def audit(
 
 @contextmanager
 def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
-    """The bar of a run; before it, advice and warnings about the job."""
+    """Print advice and warnings about the job, then show the progress of its run."""
     from privadmm.algorithms.evaluation_noise import foreseen
     from privadmm.runs.recommend import warnings_of
 
@@ -139,7 +139,7 @@ def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
 
 
 def hopeless_regression(job: "Job") -> str | None:
-    """The warning of a regression with too much noise, before a deployment spends on it; a simulation is measured."""
+    """Warn before a deployment spends budget on a regression that noise drowns. A simulation measures that instead."""
     from privadmm.privacy.calibration import Target
     from privadmm.privacy.mechanisms import Simulation
     from privadmm.runs.regression import Noise, of_noise_alone

@@ -1,4 +1,4 @@
-"""`privadmm ledger`: what a data steward does with a party's own file."""
+"""`privadmm ledger`: what a data steward does with a party's ledger file."""
 
 import json
 import tomllib
@@ -122,7 +122,7 @@ def amend(
     from privadmm.privacy.limits import Limits
     from privadmm.privacy.policy import Budget
 
-    needed(file, why)
+    need_reason(file, why)
     check_algorithms(algorithm)
     if unknown := set(drop or ()) - set(DROPPED):
         raise ConfigError(f"--drop: {sorted(unknown)[0]!r} is none of {', '.join(DROPPED)}")
@@ -188,7 +188,7 @@ def restore(
     from privadmm.privacy.backups import Decision
     from privadmm.privacy.backups import restore as put_back
 
-    needed(file, why)
+    need_reason(file, why)
     report = steward.restored(source, file, put_back(source, file, Decision(why, charge, spend_all, at_delta)))
     emit(json.dumps(report) if as_json else steward.restored_text(report))
 
@@ -199,12 +199,9 @@ def show(
 ) -> None:
     """Budget, spent, set aside and left; jobs with who asked for them, what for and when; what was refused."""
     from privadmm.cli.views import ledger_text, steward
-    from privadmm.runs.report.ledgers import ledger_files
 
     if file.is_dir():
-        if not (found := ledger_files(file)):
-            raise LedgerError(f"{file}: holds no ledgers; name a ledger, or a folder with *.sqlite in it")
-        views = [steward.overview(one) for one in found]
+        views = [steward.overview(path) for path in ledgers_in(file)]
         emit(json.dumps({"folder": str(file), "ledgers": views}) if as_json else ledger_text.several(file, views))
         return
     overview = steward.overview(file)
@@ -221,17 +218,14 @@ def register(
     """Write the register: jobs, who asked for them, what was refused and decided. `ledger verify` checks it."""
     from privadmm.cli.views import ledger_text, steward
     from privadmm.runs import register as document
-    from privadmm.runs.report.ledgers import ledger_files
 
     if out.suffix != ".json":
         raise ConfigError(f"--out {out}: the register is JSON, and its table stands beside it; name a file NAME.json")
     if not out.resolve().parent.is_dir():
         raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it, or name another file")
-    files = ledger_files(subject) if subject.is_dir() else [subject]
-    if not files:
-        raise LedgerError(f"{subject}: holds no ledgers; name a ledger, or a folder with *.sqlite in it")
+    files = {str(path.relative_to(subject)): path for path in ledgers_in(subject)} if subject.is_dir() else {}
     key = None if sign is None else document.key_of(sign)
-    names = {str(one.relative_to(subject)) if subject.is_dir() else one.name: steward.overview(one) for one in files}
+    names = {name: steward.overview(path) for name, path in (files or {subject.name: subject}).items()}
     document.write(out, document.content_of(names), key)
     report = document.check(out, None)
     emit(json.dumps(report) if as_json else ledger_text.registered(report))
@@ -265,9 +259,9 @@ def verify(
     from privadmm.runs.rundir import receipts_of
 
     if document.is_register(file):
-        found = document.check(file, key, [against] if against else ())
-        emit(json.dumps(found) if as_json else ledger_text.registered(found))
-        if not found["ok"]:
+        report = document.check(file, key, [against] if against else ())
+        emit(json.dumps(report) if as_json else ledger_text.registered(report))
+        if not report["ok"]:
             raise typer.Exit(1)
         return
     if key is not None:
@@ -290,9 +284,9 @@ def unlock(
     """Let a ledger go on after a step failed. What that step cost stays charged, and its job stays over."""
     from privadmm.cli.views import steward
 
-    needed(file, why)
+    need_reason(file, why)
     with closing(steward.opened(file)) as opened:
-        opened.settle()  # a step that was killed is put on record first
+        opened.settle()  # first put a step that was killed on record
         opened.unlock(why)
     show(file, as_json)
 
@@ -317,10 +311,19 @@ def close(
     emit(json.dumps(report) if as_json else steward.freed_text(report))
 
 
-def needed(file: Path, why: str) -> None:
+def need_reason(file: Path, why: str) -> None:
     """Refuse to change a ledger without a reason."""
     if not why.strip():
         raise LedgerError(f'{file}: say why with --because "..."; it is kept in the ledger')
+
+
+def ledgers_in(folder: Path) -> list[Path]:
+    """The ledgers of a folder; an error if it has none."""
+    from privadmm.runs.report.ledgers import ledger_files
+
+    if files := ledger_files(folder):
+        return files
+    raise LedgerError(f"{folder}: holds no ledgers; name a ledger, or a folder with *.sqlite in it")
 
 
 def check_algorithms(names: Sequence[str] | None) -> None:

@@ -1,4 +1,4 @@
-"""What to do about an option or a word that a command does not take.
+"""Hints for an option or a word that a command does not take.
 
 Most of them exist elsewhere: as a key of the config, as an option of another command, or as an argument that is given
 without an option. Click compares letters alone, and then offers --json for --epsilon.
@@ -13,7 +13,7 @@ from typer.main import get_command
 from privadmm.errors import listed
 
 CONFIG = "CONFIG.toml"
-LIKE, NEARLY = 0.6, 0.8  # how alike letters are of an option that was meant; where its name is known elsewhere
+LIKE, NEARLY = 0.6, 0.8  # similarity that suggests an option; if other commands have the word, more
 
 
 def explained(error: click.UsageError) -> str:
@@ -21,7 +21,7 @@ def explained(error: click.UsageError) -> str:
     if error.ctx is None:
         return error.format_message()
     if isinstance(error, click.NoSuchOption):
-        hints = "; ".join(of_option(error.option_name, error.ctx))
+        hints = "; ".join(hints_for(error.option_name, error.ctx))
         return f"No such option {error.option_name!r}." + (f" {hints[:1].upper()}{hints[1:]}" if hints else "")
     message = error.format_message()
     extra = message.partition("Got unexpected extra argument")[2].strip("s ()")
@@ -30,8 +30,8 @@ def explained(error: click.UsageError) -> str:
     return message
 
 
-def of_option(option: str, ctx: click.Context) -> Iterator[str]:
-    """Hints about an option that a command does not have: what was probably meant, or else where it is known."""
+def hints_for(option: str, ctx: click.Context) -> Iterator[str]:
+    """Say which option was probably meant, or else where an option of this name exists."""
     word, command = option.lstrip("-"), ctx.command
     key = word.replace("-", "_")
     arguments = {param.name: param for param in command.params if isinstance(param, click.Argument)}
@@ -69,19 +69,19 @@ def with_key(key: str) -> list[str]:
     from privadmm.config.file import SECTIONS, known_algorithms
     from privadmm.params import fields_of
 
-    found = [section for section, table in SECTIONS.items() if key in fields_of(table)]
+    sections = [section for section, table in SECTIONS.items() if key in fields_of(table)]
     of_method = any(key in fields_of(algorithm) for algorithm in known_algorithms(None).values())
-    return [*found, "algorithm"] if of_method and "algorithm" not in found else found
+    return [*sections, "algorithm"] if of_method and "algorithm" not in sections else sections
 
 
 def commands_with(word: str, ctx: click.Context) -> list[str]:
-    """The commands beside this one that have such an option."""
+    """The other commands that have this option."""
     group = ctx.parent.command if ctx.parent is not None else None
-    if ctx.parent is not None and ctx.parent.parent is None:  # which was made with this command alone
+    if ctx.parent is not None and ctx.parent.parent is None:  # the program was made with this command alone
         from privadmm.cli import program
 
         group = get_command(program())
     if not isinstance(group, click.Group):
         return []
-    found = {name: command for name in group.list_commands(ctx) if (command := group.get_command(ctx, name))}
-    return [name for name, command in found.items() if word in names(command)]
+    commands = {name: command for name in group.list_commands(ctx) if (command := group.get_command(ctx, name))}
+    return [name for name, command in commands.items() if word in names(command)]

@@ -1,4 +1,4 @@
-"""What commands share: common options, printing a result and seeing that it has gone out, a progress bar."""
+"""What commands share: common options, printing of results and warnings, a progress bar."""
 
 import json
 import os
@@ -24,11 +24,12 @@ Records = Annotated[
         "hold columns, how many people",
     ),
 ]
+PartyFolder = Annotated[Path, Argument(metavar="DIRECTORY", help="a party's, with party.toml in it")]
 AsJson = Annotated[bool, Option("--json", help="print one JSON object, for machines")]
 
 
 def emit(text: str, otherwise: str = "") -> None:
-    """Print the result and see that it has gone out; `otherwise` says where it can still be found."""
+    """Print the result, or raise an OutputError; `otherwise` says where the result can still be found."""
     try:
         sys.stdout.write(text.rstrip("\n") + "\n")
         sys.stdout.flush()
@@ -60,7 +61,7 @@ def numbers(option: str, text: str | None, kind: Callable[[str], Number]) -> lis
 
 
 def new_folder(out: Path | None) -> None:
-    """Make the folder of --out before the work begins, so that it is not done in vain."""
+    """Make the folder of --out before the work begins: an error then costs nothing."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
 
@@ -83,8 +84,8 @@ class Update(Protocol):
 def bar(what: str = "", total: int | None = None, done: int = 0, clock: bool = True) -> Iterator[Update]:
     """A progress bar on standard error, if that is a terminal; otherwise nothing.
 
-    `what` stands before the bar. Without it, what is going on `now` stands behind the bar. `clock` estimates from the
-    number of things done how long is left; leave it out where somebody knows better.
+    `what` is shown before the bar; without it, the `now` of an update is shown after the bar. `clock` adds an estimate
+    of the time left, made from the number of things done; switch it off if the caller has a better one.
     """
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda done, total, now=None: None

@@ -13,6 +13,7 @@ import click
 from typer import Argument, Option, echo
 
 from privadmm.cli.output import AsJson, bar, emit, new_folder
+from privadmm.cli.views.screen import duration
 from privadmm.papers import PAPERS
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ def reproduce(
 
 @contextmanager
 def progress() -> "Iterator[Callable[[Moment], None]]":
-    """Tell how far a run is and how long is left: by a bar on a terminal, by a line now and then elsewhere.
+    """Show how far a run is and how long is left: a bar on a terminal, elsewhere a line now and then.
 
-    What is done when it begins was done by the run that is resumed.
+    Tasks that are done before the first update come from the run that is resumed.
     """
     last, begun = monotonic(), False
 
@@ -113,11 +114,7 @@ def progress() -> "Iterator[Callable[[Moment], None]]":
 
 def left(seconds: float | None) -> str:
     """How long is left, in words."""
-    if seconds is None:
-        return "time left unknown yet"
-    if seconds < 90:
-        return f"about {max(round(seconds), 1)} s left"
-    return f"about {round(seconds / 60)} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
+    return "time left unknown yet" if seconds is None else f"about {duration(max(seconds, 1.0))} left"
 
 
 def papers(

@@ -9,14 +9,13 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, emit
+from privadmm.cli.output import AsJson, PartyFolder, emit
 
-Directory = Annotated[Path, Argument(metavar="DIRECTORY", help="a party's, with party.toml in it")]
 Code = Annotated[str, Argument(metavar="CODE", help="the proposal's whole code, as `show` prints it")]
 
 
 def proposals(
-    directory: Directory,
+    directory: PartyFolder,
     everything: Annotated[bool, Option("--all", help="also those that were decided about")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -25,16 +24,16 @@ def proposals(
     from privadmm.deploy.federation.party import read
     from privadmm.deploy.federation.steward import words
 
-    found = words.standing(read(directory))
+    facts = words.standing(read(directory))
     if not everything:
-        found["proposals"] = [one for one in found["proposals"] if one["state"] == "waiting"]
-    emit(json.dumps(found) if as_json else view.listed(found))
-    if found["problem"] is not None:
+        facts["proposals"] = [proposal for proposal in facts["proposals"] if proposal["state"] == "waiting"]
+    emit(json.dumps(facts) if as_json else view.listed(facts))
+    if facts["problem"] is not None:
         raise typer.Exit(1)
 
 
 def show(
-    directory: Directory,
+    directory: PartyFolder,
     proposal: Annotated[str, Argument(metavar="CODE", help="its code or the first digits of it, or its job")],
     as_json: AsJson = False,
 ) -> None:
@@ -45,12 +44,12 @@ def show(
     from privadmm.deploy.federation.steward import words
 
     party = read(directory)
-    found = words.whole(party, Proposals(party).find(proposal))
-    emit(json.dumps(found) if as_json else view.proposal(str(directory), found))
+    facts = words.whole(party, Proposals(party).find(proposal))
+    emit(json.dumps(facts) if as_json else view.proposal(str(directory), facts))
 
 
 def approve(
-    directory: Directory,
+    directory: PartyFolder,
     code: Code,
     days: Annotated[
         float | None, Option(help="for how long it holds; as \\[policy] approval_days says, if left out")
@@ -63,12 +62,12 @@ def approve(
     from privadmm.deploy.federation.party import read
     from privadmm.deploy.federation.steward import words
 
-    found = words.decide(read(directory), code, True, why, days=days)
-    emit(json.dumps(found) if as_json else view.decision(found))
+    facts = words.decide(read(directory), code, True, why, days=days)
+    emit(json.dumps(facts) if as_json else view.decision(facts))
 
 
 def refuse(
-    directory: Directory,
+    directory: PartyFolder,
     code: Code,
     why: Annotated[str, Option(help="the reason; it stays here unless --tell")],
     tell: Annotated[bool, Option("--tell", help="tell the coordinator the reason, too")] = False,
@@ -79,8 +78,8 @@ def refuse(
     from privadmm.deploy.federation.party import read
     from privadmm.deploy.federation.steward import words
 
-    found = words.decide(read(directory), code, False, why, tell)
-    emit(json.dumps(found) if as_json else view.decision(found))
+    facts = words.decide(read(directory), code, False, why, tell)
+    emit(json.dumps(facts) if as_json else view.decision(facts))
 
 
 COMMANDS = (proposals, show, approve, refuse)
@@ -95,7 +94,7 @@ def steward(
     from privadmm.deploy.federation.party import read
     from privadmm.deploy.federation.steward.server import serve
 
-    for directory in directories:  # what is wrong with a file shows now, and not on the page
+    for directory in directories:  # an error in a file ends the command now, instead of showing on the page
         read(directory)
     with serve(directories, port) as server:
         said = "Open this in a browser on this machine. Whoever has the address can decide; Ctrl-C ends it."

@@ -194,6 +194,8 @@ class Category(Kind):
         if (value := raw.repeated(values)) is not None:
             raise ConfigError(f"category {value!r} is declared twice; each needs one place in the list")
         object.__setattr__(self, "values", values)
+        if isinstance(self.default, str):
+            object.__setattr__(self, "default", self.default.strip())
         check_flag(other=self.other, missing=self.missing)
         for level, key, added in ((OTHER, "other", self.other), (MISSING, "missing", self.missing)):
             if added and level in values:

@@ -8,8 +8,8 @@ for the first time. So a run that lost workers has the transcript of one that di
 All blocks are asked at once, and bytes go as they are: Dask's own proxy of an actor pickles every argument and changes
 threads for each call and each answer, which takes longer than a round's own work.
 
-Every wait has an end: for an answer, a worker's return, a connection. Then the run ends with a `ClusterError`, and what
-was released is in the ledgers.
+Every wait has a limit: for an answer, a worker's return, a connection. After it the run ends with a `ClusterError`;
+what was released is in the ledgers.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.masks import Entry, Roster
 
 logger = logging.getLogger(__name__)
-Request = tuple["Block", str, tuple[Any, ...]]  # whom, which method of its site, with what
+Request = tuple["Block", str, tuple[Any, ...]]  # a block, the method of its site, the arguments
 Answer = concurrent.futures.Future[dict[str, Any]]
 ATTEMPTS = 4  # how often one request is asked before its worker is given up
 POLL = 0.25  # seconds between looks at whether a worker that has not answered is still there
@@ -55,15 +55,15 @@ GONE: dict[str, Any] = {"status": "gone", "exception": Lost}
 
 @dataclass
 class Block:
-    """A block as the driver knows it."""
+    """The driver's record of a block."""
 
     order: Order
     senders: Ints
-    home: str  # the worker that it belongs to, by what outlives its process
+    home: str  # the worker that it belongs to, by a name that outlives the worker's process
     future: Future | None = None
     address: str = ""  # of its actor
     stage: int = 0  # how many of STAGES the block has passed
-    made: int = 0  # how many of them its present actor has passed
+    made: int = 0  # how many of STAGES its present actor has passed
     receipts: dict[int, list[Receipt]] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -88,11 +88,11 @@ class DaskCluster:
             self.client = self._stack.enter_context(connected(config, len(orders)))
             self.address = self.client.scheduler.address
             for order, home in zip(orders, self._homes(len(orders)), strict=True):
-                # A copy, without what was derived and cached here: its worker derives it for itself.
+                # A copy without cached values: the worker derives them itself.
                 order = replace(order, job=replace(order.job, public=replace(order.job.public)))
                 self.blocks.append(Block(order, heard(job.algorithm, job.public, np.array(order.parties)), home))
             for block in self.blocks:
-                with suppress(Lost):  # asking then finds it again
+                with suppress(Lost):  # `_ask` then places it again
                     self._place(block)
             self._ask("open")
         except BaseException:
@@ -100,7 +100,7 @@ class DaskCluster:
             raise
 
     def _homes(self, count: int) -> list[str]:
-        """Workers in the order of their names, so that a block comes to the same one in every run."""
+        """Workers in the order of their names, so that a block has the same worker in every run."""
         try:
             if (here := len(self._workers())) < count:
                 logger.warning("%d of %d workers are at %s; the others are waited for", here, count, self.address)
@@ -114,16 +114,16 @@ class DaskCluster:
         except OSError as error:
             self._check_scheduler()
             raise ClusterError(f"the connection to {self.address} broke ({error}): try again") from error
-        found = sorted(self._workers().items(), key=lambda item: str(item[1]["name"]))
-        return [home(address, info) for address, info in found[:count]]
+        workers = sorted(self._workers().items(), key=lambda item: str(item[1]["name"]))
+        return [home(address, info) for address, info in workers[:count]]
 
     def _workers(self) -> dict[str, Any]:
-        """What Dask knows of each running worker, by its address."""
+        """Dask's facts about each running worker, by address."""
         workers = self.client.scheduler_info(n_workers=-1).get("workers", {})
         return {address: info for address, info in workers.items() if info["status"] == "running"}
 
     def begin(self) -> "DaskCluster":
-        """Set the plan's cost aside in every ledger, or refuse; then a block goes on from what its ledger holds."""
+        """Set the plan's cost aside in every ledger, or refuse; then each block goes on from what its ledger holds."""
         if len({statement.policy for statement in self._ask("statement")}) > 1:
             raise LedgerError(
                 f"{self.blocks[0].order.ledger.parent}: its ledgers have different policies; make all of them with "
@@ -163,7 +163,7 @@ class DaskCluster:
         return rows[..., order, :]
 
     def paid(self) -> list[int | None]:
-        """How many rounds each block's ledger holds; None: not one release."""
+        """How many rounds each block's ledger holds; None if it holds no release."""
         return self._ask("paid", leaving=True)
 
     def statement(self) -> Statement:
@@ -173,7 +173,7 @@ class DaskCluster:
         self._ask("give_up", leaving=True)
 
     def close(self) -> None:
-        """Close the ledgers where a worker still answers; end the workers of this run, and let others go."""
+        """Close the ledgers whose workers still answer; end the workers of this run, and disconnect from others."""
         with self._stack:
             blocks = [block for block in self.blocks if block.there]
             with suppress(ClusterError):
@@ -189,9 +189,9 @@ class DaskCluster:
         blocks: Sequence[Block] | None = None,
         leaving: bool = False,
     ) -> list[Any]:
-        """Ask every block at once, or those that are named; the answers in their order.
+        """Ask all blocks, or those given, at once; returns their answers in the same order.
 
-        If `leaving`, the caller may be about to end: it waits less, and does not ask again when a worker is lost.
+        With `leaving` the caller may be about to end: it waits less, and does not ask again when a worker is lost.
         """
         asked = self.blocks if blocks is None else blocks
         requests = [(block, method, args) for block, args in zip(asked, arguments or [()] * len(asked), strict=True)]
@@ -199,7 +199,7 @@ class DaskCluster:
         return [self._settle(request, answer, leaving) for request, answer in zip(requests, answers, strict=True)]
 
     def _settle(self, request: Request, answer: Answer | None, leaving: bool) -> Any:
-        """The answer; if the worker is lost, that of the one that takes its place."""
+        """Return the result of a request; if the worker is lost, ask the one that takes its place."""
         block, method, _ = request
         for _ in range(ATTEMPTS):
             try:
@@ -220,7 +220,7 @@ class DaskCluster:
         )
 
     def _sent(self, requests: Sequence[Request]) -> list[Answer | None]:
-        """Send requests, and wait a moment in which most are answered; None: there is nobody to ask."""
+        """Send requests, and wait a moment, in which most are answered; None for a block without an actor."""
         self._check_scheduler()
         loop = self.client.loop.asyncio_loop
         answers = [
@@ -231,7 +231,7 @@ class DaskCluster:
         return answers
 
     def _wait(self, block: Block, answer: Answer | None, leaving: bool = False) -> Any:
-        """The result of an answer, or the error that it brings."""
+        """Wait for the result of an answer, or raise the error that it brings."""
         limit = min(self.timeout, LEAVING) if leaving else self.timeout
         deadline = monotonic() + limit
         while answer is not None and not answer.done():
@@ -249,12 +249,12 @@ class DaskCluster:
         raise outcome["exception"]
 
     def _restore(self, block: Block, leaving: bool) -> None:
-        """Put the block where it belongs, in the stage it was in."""
+        """Place the block on its worker again, if that was lost, and bring it to the stage that it had passed."""
         until = monotonic() + GRACE
         while block.there and monotonic() < until:
             self._check_scheduler()
             sleep(POLL / 10)
-        if not block.there:  # otherwise the connection broke, and not the worker
+        if not block.there:  # else only the connection broke
             if block.future is not None:
                 logger.warning("%s was lost; it goes on from its ledger when %s is back", block, block.home)
             self._place(block)
@@ -272,18 +272,18 @@ class DaskCluster:
         block.address, block.made = address, 0
 
     def _check_version(self, block: Block, address: str) -> None:
-        """Refuse a worker with another privadmm than this one, before it is given an order."""
-        _, found = self._made(block, address, resolve_name, "privadmm:__version__", pure=False)
-        if found != __version__:
+        """Refuse a worker with another version of privadmm, before it is given an order."""
+        _, version = self._made(block, address, resolve_name, "privadmm:__version__", pure=False)
+        if version != __version__:
             raise ClusterError(
-                f"{block}, {block.home} at {address}, has privadmm {found} and this run has {__version__}: install "
+                f"{block}, {block.home} at {address}, has privadmm {version} and this run has {__version__}: install "
                 "the same version at both"
             )
 
     def _made(
         self, block: Block, address: str, make: Callable[..., Any], *args: Any, **options: Any
     ) -> tuple[Future, Any]:
-        """Make an object on a worker; returns it with its future."""
+        """Make an object on a worker; returns its future and the object."""
         future = self.client.submit(make, *args, workers=[address], allow_other_workers=False, **options)
         try:
             with self.client.as_current():
@@ -296,7 +296,7 @@ class DaskCluster:
             raise Lost from error
 
     def _address(self, block: Block) -> str:
-        """Where the block's worker is now; a nanny takes a moment to start another process."""
+        """The present address of the block's worker; a nanny takes a moment to start another process."""
         deadline = monotonic() + self.timeout
         while monotonic() < deadline:
             self._check_scheduler()
@@ -314,22 +314,22 @@ class DaskCluster:
 
 
 async def answered(client: Any, block: Block, method: str, args: tuple[Any, ...]) -> dict[str, Any]:
-    """The site's answer, or what it raised; `GONE` where nobody is there to give one."""
+    """The site's answer, or the error that it raised; `GONE` if the actor cannot be reached."""
     assert block.future is not None
     try:
         worker = client.rpc(block.address)
         answer: dict[str, Any] = await worker.actor_execute(
             function=method, actor=block.future.key, args=args, kwargs={}
         )
-    except (OSError, KeyError, RuntimeError):  # no connection; another process, that knows no such actor
+    except (OSError, KeyError, RuntimeError):  # no connection, or a new process that has no such actor
         return GONE
     return answer
 
 
 def home(address: str, info: dict[str, Any]) -> str:
-    """What stays the same when a worker is replaced: its name, or of one that was given none, its nanny's address.
+    """Identify a worker by what stays when it is replaced: its name, or, if it was given none, its nanny's address.
 
-    Dask takes one worker of a name at a time, and calls one without a name by its address.
+    Dask takes one worker of a name at a time, and names a worker without a name by its address.
     """
     if info["name"] == address:
         return f"the worker of the nanny at {info['nanny']}" if info.get("nanny") else f"the worker at {address}"

@@ -1,4 +1,4 @@
-"""A client of a Dask scheduler: of the one that a config names, or of one on this machine, with workers of its own."""
+"""A client of a Dask scheduler: the one that a config names, or a new one on this machine with its own workers."""
 
 import logging
 import socket
@@ -22,16 +22,16 @@ except ImportError as error:
 __all__ = ["CONNECT", "CancelledError", "Future", "KilledWorker", "connected"]
 
 CONNECT = 30.0  # seconds that a connection may take
-ABSENT = 3.0  # seconds after which nobody is believed to listen at a scheduler's address
+ABSENT = 3.0  # seconds without a connection after which no scheduler is believed to listen
 POLL = 0.25  # seconds between two tries to reach it
 PORT = 8786  # where a scheduler listens, if its address does not say
-PROBE = 3.0  # seconds for a handshake that only finds out what is wrong
+PROBE = 3.0  # seconds for the handshake that explains a failed connection
 SETTINGS = {
     "distributed.worker.profile.enabled": False,  # statistics of what workers do cost them time
     "distributed.worker.http.routes": [],  # no pages
     "distributed.scheduler.http.routes": [],
 }
-# Ctrl-C in a terminal reaches every process. Workers ignore it: the driver ends them once they said how far they are.
+# Ctrl-C in a terminal reaches every process. Workers ignore it: the driver first asks how far they are.
 IGNORE_INTERRUPT = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"
 
 
@@ -58,13 +58,13 @@ def on_this_machine(count: int) -> SpecCluster:
 
 @contextmanager
 def connected(config: Config, count: int) -> Iterator[Client]:
-    """A client of the scheduler that the config names, or of one with this many workers on this machine."""
+    """Connect to the scheduler that the config names, or to a new one with this many workers on this machine."""
     logger, address = logging.getLogger("distributed.client"), config.run.scheduler
     options: dict[str, Any] = {"direct_to_workers": True, "set_as_default": False}
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(SETTINGS))
         stack.callback(logger.setLevel, logger.level)
-        logger.setLevel(logging.CRITICAL)  # a lost scheduler is a ClusterError here, and no traceback
+        logger.setLevel(logging.CRITICAL)  # a lost scheduler becomes a ClusterError, not a traceback
         try:
             if address is None:
                 local = stack.enter_context(on_this_machine(count))
@@ -87,7 +87,7 @@ def connected(config: Config, count: int) -> Iterator[Client]:
 
 
 def security(config: Config) -> Security:
-    """Certificates for a tls:// scheduler, an SSLError if they cannot be used; plain text on this machine only."""
+    """Load the certificates for a tls:// scheduler, or raise an SSLError; tcp:// is plain text on this machine."""
     run = config.run
     if urlsplit(run.scheduler).scheme == "tcp":
         return Security(require_encryption=False)
@@ -114,7 +114,7 @@ def security(config: Config) -> Security:
 
 
 def check_answers(address: str, secured: Security, limit: float) -> None:
-    """Check that something listens at the scheduler's address: Dask itself would wait there for very long."""
+    """Check that a scheduler answers at this address: Dask itself would wait for very long."""
     with reached(address) as plain:
         plain.settimeout(limit)
         try:
@@ -124,12 +124,12 @@ def check_answers(address: str, secured: Security, limit: float) -> None:
                 plain.recv(1)  # in plain text a scheduler speaks first
         except TimeoutError as error:
             raise ClusterError(unreached(address, error)) from error
-        except OSError:  # whatever it is, a client meets it too, and learns more
+        except OSError:  # the client meets the same error, and learns more
             pass
 
 
 def reached(address: str) -> socket.socket:
-    """A connection to a scheduler, which may be starting just now."""
+    """Connect to a scheduler, which may be starting just now."""
     where, deadline = urlsplit(address), monotonic() + ABSENT
     while True:
         try:
@@ -145,7 +145,7 @@ def reached(address: str) -> socket.socket:
 
 
 def unreached(address: str, error: Exception) -> str:
-    """Why the scheduler cannot be talked to, and the fix; `error` is what a client met."""
+    """Say why a client cannot talk to the scheduler, and the fix; `error` is what the client raised."""
     where = urlsplit(address)
     encrypted = speaks_tls(str(where.hostname), where.port or PORT)
     match encrypted, where.scheme:
@@ -163,7 +163,7 @@ def unreached(address: str, error: Exception) -> str:
             )
     cause: BaseException = error
     while (deeper := cause.__cause__ or cause.__context__) is not None:
-        cause = deeper  # libraries put what happened into the innermost
+        cause = deeper  # the innermost error says what happened
     why = str(cause) or type(cause).__name__
     if encrypted:
         return (
@@ -174,7 +174,7 @@ def unreached(address: str, error: Exception) -> str:
 
 
 def speaks_tls(host: str, port: int) -> bool | None:
-    """Whether a TLS handshake gets an answer there; None if nothing does. No certificate is shown or believed."""
+    """Whether a TLS handshake gets an answer; None if nothing answers at all. No certificate is shown or trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:

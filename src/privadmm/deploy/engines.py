@@ -1,4 +1,4 @@
-"""The engine of a run, by its name: with its ledgers open, and nothing set aside until `begin`."""
+"""Opens the engine that a config names: its ledgers are open, and nothing is set aside until `begin`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,17 +30,17 @@ class Engine(Protocol):
         ...
 
     def paid(self) -> list[int | None]:
-        """How many rounds of the job each ledger holds; None: not one release."""
+        """How many rounds of the job each ledger holds; None if it holds no release."""
         ...
 
     def statement(self) -> Statement:
-        """What the ledgers say once the job has ended."""
+        """What the ledgers state about the job, once it has ended."""
         ...
 
     def give_up(self) -> None:
         """Close the job in every ledger: what it set aside and did not spend is free again, and its keys are erased.
 
-        For a job that came to nothing, and for one that has ended: parties that left have not spent all.
+        Called for a job that released nothing, and for one that has ended: parties that left have not spent all.
         """
         ...
 
@@ -74,7 +74,7 @@ class InProcessEngine:
 
 
 def opened(order: Order, prepared: Prepared, noise: Noise, heads: Sequence[tuple[Receipt, int]]) -> Engine:
-    """Open the engine that an order of all parties names. Each of `heads` comes with the first party of its block."""
+    """Open the engine for an order of all parties. Each receipt in `heads` comes with the first party of its block."""
     if order.config.run.engine == "inprocess":
         order = replace(order, heads=tuple(seen for seen, _ in heads))
         ledger = open_ledger(order, noise.mode, prepared.frame.bounds)
@@ -97,7 +97,7 @@ def check_blocks(order: Order, size: int) -> None:
 
 
 def orders(order: Order, heads: Sequence[tuple[Receipt, int]] = ()) -> list[Order]:
-    """One for each block of neighbouring parties, as even as can be; `order.ledger` is the folder of their ledgers."""
+    """Split an order into blocks of neighbouring parties, as even as can be; `order.ledger` is a folder of ledgers."""
     count, config = order.config.run.workers, order.config
     if count > len(order.parties):
         raise ConfigError(
@@ -106,11 +106,11 @@ def orders(order: Order, heads: Sequence[tuple[Receipt, int]] = ()) -> list[Orde
     check_blocks(order, -(-len(order.parties) // count))
     # A worker has a working directory of its own.
     order = replace(order, config=replace(config, path=config.path.absolute()))
-    folder, found = Path(order.ledger).absolute(), []
+    folder, blocks = Path(order.ledger).absolute(), []
     for number, part in enumerate(np.array_split(np.array(order.parties), count)):
         parties = tuple(part.tolist())
         mine = tuple(seen for seen, first in heads if first == parties[0])
-        # Numbered, so that another number of workers meets the ledgers of the first and is refused.
+        # Numbered, so that a run with another number of workers meets the same ledgers and is refused.
         ledger = folder / f"block-{number}.sqlite"
-        found.append(replace(order, parties=parties, ledger=ledger, heads=mine))
-    return found
+        blocks.append(replace(order, parties=parties, ledger=ledger, heads=mine))
+    return blocks

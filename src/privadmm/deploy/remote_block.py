@@ -1,4 +1,4 @@
-"""A block of parties at the place where its records are: what an engine starts elsewhere. Bytes in, bytes out.
+"""A block of parties in the process where its records are; an engine starts it. Bytes in, bytes out.
 
 A site is made from an `Order` alone: it reads its parties' records itself, from the path that the config names, and
 opens its ledger itself. So records never travel, and a site that was lost is made again from the same order: its ledger
@@ -39,20 +39,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Order:
-    """What makes a block: whose records, where they are read, what is done with them, and who counts it."""
+    """All that defines a block: its parties, the config that says where records are, the job, and the ledger."""
 
     config: Config
     job: Job
     parties: tuple[int, ...]
     ledger: Path
-    heads: tuple[Receipt, ...] = ()  # what was received from this ledger before
+    heads: tuple[Receipt, ...] = ()  # receipts that this ledger gave before
     begun: bool = False  # the run has a checkpoint, so the ledger must be there
 
 
 def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedger:
-    """Open the ledger of an order. Every row is verified, and a policy that does not allow the job refuses it.
+    """Open the ledger of an order, verify every row, and refuse a job that its policy does not allow.
 
-    `bounds` are those to which the job clips rows.
+    `bounds` are the norms to which the job clips rows.
     """
     job, path = order.job, order.ledger
     if order.begun and not path.exists():
@@ -88,7 +88,7 @@ def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedge
 
 
 def check_in_full(order: Order) -> None:
-    """Verify every row of the ledger, and that it holds what others received from it."""
+    """Verify every row of the ledger, and that it holds the releases of which others have receipts."""
     if problems := verify(order.ledger, order.heads).problems:
         raise LedgerError(f"{order.ledger}: {problems[0]}; nothing more was released")
 
@@ -111,7 +111,7 @@ def check_budget(order: Order, policy: Policy) -> None:
 
 
 def named(method: Callable[Concatenate["Site", P], T]) -> Callable[Concatenate["Site", P], T]:
-    """Raise named errors for what goes wrong with files: the engine takes an OSError for a lost connection."""
+    """Turn errors of files into named ones: the engine would take an OSError for a lost connection."""
 
     @wraps(method)
     def call(self: "Site", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -127,7 +127,7 @@ def named(method: Callable[Concatenate["Site", P], T]) -> Callable[Concatenate["
 
 
 class Site:
-    """Answers for one block. Nothing is opened in the constructor: its thread is not the one that answers."""
+    """Answers for one block. The constructor opens nothing: another thread than its own answers."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -136,13 +136,13 @@ class Site:
 
     @named
     def open(self) -> None:
-        """Read the records and open the ledger; nothing is set aside yet, so every block can be looked at first."""
+        """Read the records and open the ledger. Nothing is set aside yet: every block is checked first."""
         _one_blas_thread_for_good()
         order = self.order
         self._noise: Noise = build.noise(order.config)
         prepared = build.prepare(order.config, order.parties)
         self._held: Any = prepared.train
-        whole = isinstance(self._held, People)  # everybody's columns, and the labels
+        whole = isinstance(self._held, People)  # the columns of all parties, and the labels
         sizes = self._held.sizes[list(order.parties)] if whole else self._held.sizes
         public = order.job.public
         if self._held.dim != public.dim or not np.array_equal(sizes, public.sizes[list(order.parties)]):
@@ -160,12 +160,12 @@ class Site:
 
     @named
     def introduce(self) -> str:
-        """The block's entry of the roster of a secure sum, which nobody signs: its key is drawn once for the job."""
+        """The block's entry in the roster of a secure sum, unsigned; its key is drawn once for the job."""
         return introduced(self.order.job, self.worker.ids, self.ledger).pack()
 
     @named
     def accept(self, roster: bytes) -> None:
-        """Take the roster of a secure sum. No keys are pinned here: the driver is trusted to send all the same."""
+        """Take the roster of a secure sum. No keys are pinned: the driver is trusted to send all the same one."""
         accept_roster(self.order.job, self.worker.ids, self.ledger, roster, lambda entry, party: True)
 
     @property
@@ -184,19 +184,19 @@ class Site:
         _, sent = self.worker.answer(round, phase, Mail.unpack(inbox))
         now = Tick(self.order.job.id, round, phase)
         if self.worker.last != now and (latest := self.ledger.latest(now.job)) and latest[0] != self.worker.last:
-            self.begin()  # a process that was believed dead had gone on with this ledger
+            self.begin()  # another process, believed dead, has gone on with this ledger
         return bytes(sent), self.ledger.receipt(now)
 
     @named
     def labels(self) -> bytes:
-        """Those that a coordinator may see of this block's people: randomised here, and kept in this ledger."""
+        """The labels that a coordinator may see: randomised here, and kept in this ledger."""
         held, epsilon = self._held, self.order.job.public.label_epsilon
         assert epsilon is not None, "labels that are not randomised stay where they are"
         return arrays.pack({"y": reported_by_holder(held.y, held.source, self.ledger, self._noise, epsilon)})
 
     @named
     def iterates(self, rounds: int) -> bytes | None:
-        """The parties' own iterates, for the figures of a simulation; None unless they are of this moment."""
+        """The parties' own iterates, for the figures of a simulation; None unless they are of this round."""
         if self._noise.mode != "simulation":
             raise RefusedError("a deployment tells nothing that was not released")
         last, ids, x = self.worker.last, self.worker.local.ids, self.worker.state.model
@@ -208,13 +208,13 @@ class Site:
 
     @named
     def paid(self) -> int | None:
-        """How many rounds of the job the ledger holds; None: not one release. All, once everybody here has left."""
+        """How many rounds of the job the ledger holds; None without a release. All, once every party has left."""
         latest = self.ledger.latest(self.order.job.id)
         rounds = 0 if latest is None else latest[0].round + 1
         return self.order.job.public.rounds if self._left(rounds + 1) else rounds or None
 
     def _left(self, rounds: int) -> bool:
-        """Whether everybody here had left before the last of this many rounds, by what a simulation declares."""
+        """Whether every party here left before the last of this many rounds, as a simulation declares."""
         job = self.order.job
         return all(job.leave.get(party, job.public.rounds + 1) < rounds for party in self.order.parties)
 
@@ -231,11 +231,11 @@ class Site:
     def close(self) -> None:
         if self._ledger is not None:
             self._ledger.close()
-        self._worker = self._held = None  # and with them the files of records that are not in memory
+        self._worker = self._held = None  # closes files of records, too
 
 
 def make_folder(folder: Path) -> None:
-    """The folder of the ledgers, in one that exists."""
+    """Make the folder of the ledgers; its parent must exist."""
     try:
         folder.mkdir(exist_ok=True)
     except FileExistsError:
@@ -249,7 +249,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _one_blas_thread_for_good() -> None:
-    """More threads change bits. scipy brings a pool of its own, which must be there to be limited."""
+    """Limit BLAS to one thread: more change bits. scipy is imported first, since its own pool is limited, too."""
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_limits
 

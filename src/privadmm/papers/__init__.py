@@ -1,10 +1,10 @@
-"""The papers' own experiments, run again: what they printed beside what comes out here, and the same certified.
+"""The papers' own experiments, run again: their printed figures beside ours, and the same with certified noise.
 
-One folder for each paper. Its paper.py lists what it runs as tasks, which are independent of one another, and makes a
-study of their results: checks, tables, figures. In framework/, bench.py runs tasks, study.py says what a study is,
-runs.py follows a job over many noise seeds at once, sets.py finds data, store.py keeps results so that a run that was
-killed goes on, pages.py, drawing.py and web.py write studies down. references.py says where papers appeared, and
-counterexamples/ holds the proofs as searches for records that would break them.
+Each paper has a folder. Its paper.py lists independent tasks, and makes a study of their results: checks, tables,
+figures. In framework/, bench.py runs tasks, study.py defines a study, runs.py follows a job over many noise seeds at
+once, sets.py finds data, store.py keeps results so that a killed run can be resumed, and pages.py, drawing.py and
+web.py write studies to files. references.py says where papers appeared. counterexamples/ tests the proofs: it searches
+for records that would break them.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
 """Who wrote the papers, where and when they appeared, and how many of their claims hold in the last full run.
 
-Titles, authors, venues and years are those printed on the papers or in library records. A publisher's DOI stands only
-where it was seen: printed on the paper (dvp) or in a catalogue (mr-admm). The others have that of their preprint, which
-arXiv makes from its number.
+Titles, authors, venues and years are those printed on the papers or in library records. A publisher's DOI is given only
+where it was seen: printed on the paper (dvp) or in a catalogue (mr-admm). Others have their preprint's DOI, which arXiv
+makes from its number.
 """
 
 import json

@@ -48,7 +48,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         check_positive(silent_days=self.silent_days)
-        check_whole(colluding=self.colluding or 1, fewest=self.fewest or 1)
+        check_whole(**{name: value for name in ("colluding", "fewest") if (value := getattr(self, name)) is not None})
         for name in ("per_job", "row_bound", "label_epsilon"):
             if (value := getattr(self, name)) is not None:
                 check_positive(**{name: value})

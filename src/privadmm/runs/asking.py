@@ -11,7 +11,6 @@ from privadmm.config.file import read
 from privadmm.deploy.federation.hub.coordinator import named
 from privadmm.deploy.federation.hub.state import (
     Absent,
-    Files,
     Wanted,
     asked_to_stop,
     driven,
@@ -88,7 +87,7 @@ def start(
             raise going_on(place, before)
         if asked_to_stop(place) == "for good":
             raise CheckpointError(f"{place.folder / out}: is being ended for good; name another --out")
-        Files(place).stop.unlink(missing_ok=True)
+        place.stop.unlink(missing_ok=True)
         asked = Wanted(out, timeout, absent, resume, runs=before.runs if before else ())
         asked.save(place)
         try:
@@ -125,7 +124,7 @@ def stop(place: Coordinator, for_good: bool, seconds: float = LEAVING) -> dict[s
         raise CheckpointError(f"{directory.path}: holds no unfinished run, so there is nothing to end")
     if for_good and not driven(place):
         need_superlink(place)  # somebody has to carry the letters
-    Files(place).stop.write_text("for good" if for_good else "stop", encoding="utf-8")
+    place.stop.write_text("for good" if for_good else "stop", encoding="utf-8")
     if asked.over:  # a process is started that tells the parties
         replace(asked, over=False, idle=0, round=0).save(place)
     note(place, "asked to stop", for_good=for_good)
@@ -149,7 +148,7 @@ def stop(place: Coordinator, for_good: bool, seconds: float = LEAVING) -> dict[s
 
 def log_lines(place: Coordinator, follow: bool = False, last: int | None = None) -> Iterator[dict[str, Any]]:
     """Lines of the coordinator's log, the older ones first; then those that are added, until somebody stops it."""
-    path = Files(place).log
+    path = place.log
     older = sorted(path.parent.glob("log.[0-9]"), reverse=True)
     lines = [
         line for file in [*older, path] if file.is_file() for line in file.read_text(encoding="utf-8").splitlines()

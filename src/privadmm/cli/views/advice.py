@@ -93,11 +93,11 @@ def estimated(at: dict[str, Any]) -> tuple[str, str, str]:
 
 def lost(at: dict[str, Any], spread: bool = False) -> str:
     """Points that Adult lost at this noise, with their spread if that is asked; empty where nothing was measured."""
-    if (found := at.get("lost_on_adult")) is None:
+    if (points := at.get("lost_on_adult")) is None:
         return ""
-    if not found["measured"]:
-        return f"{'over' if found['mean'] > 1 else 'below'} {found['mean']:.1f}"
-    return f"{found['mean']:.1f}" + (f" ({found['low']:.1f} to {found['high']:.1f})" if spread else "")
+    if not points["measured"]:
+        return f"{'over' if points['mean'] > 1 else 'below'} {points['mean']:.1f}"
+    return f"{points['mean']:.1f}" + (f" ({points['low']:.1f} to {points['high']:.1f})" if spread else "")
 
 
 def save_frontier(r: dict[str, Any], out: Path) -> None:
@@ -143,7 +143,7 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
 
 
 def weak(axes: Any, epsilons: list[float], theme: Theme) -> None:
-    """Mark from where on a promise is weak, if the axis goes so far."""
+    """Mark the epsilon from which on a promise is weak, if it is on the axis."""
     if epsilons[0] < LARGE <= epsilons[-1]:
         axes.axvline(LARGE, ymax=0.84, color=theme.verdicts["poor"], linestyle="--", linewidth=1.0, zorder=2)
         words = f"a weak promise\nfrom {LARGE:g} on"
@@ -155,14 +155,14 @@ def weak(axes: Any, epsilons: list[float], theme: Theme) -> None:
 def verdicts(
     strips: Any, curves: list[tuple[dict[str, float], bool]], limits: tuple[float, float], theme: Theme
 ) -> None:
-    """A strip for each curve, coloured by verdict where its epsilons begin, with the verdict's name where it fits."""
+    """Draw a strip for each curve, coloured by the verdict at each epsilon; the verdict's name stands where it fits."""
     left, right = limits
     for row, (least, _) in enumerate(curves):
         borders = [left, *(min(max(least[word], left), right) for word in ("not too small", "good")), right]
         for zone, low, high in zip(WORST_FIRST, borders[:-1], borders[1:], strict=True):
             strips.barh(row, high - low, left=low, height=0.86, color=theme.zones[zone])
             share = math.log(high / low) / math.log(right / left)
-            if share > 0.08:  # or its name does not fit
+            if share > 0.08:  # else its name does not fit
                 size, middle = (SMALL if share > 0.12 else 0.75 * SMALL), {"ha": "center", "va": "center"}
                 strips.text(
                     math.sqrt(low * high), row, NAMES[zone], color=theme.verdicts[zone], fontsize=size, **middle
@@ -194,14 +194,14 @@ def scale(r: dict[str, Any], out: Path | None) -> str:
 
 
 def place(r: dict[str, Any]) -> str:
-    """The engine, and what its nodes are where they are not machines with a party each."""
+    """Name the engine and, if they are given, the numbers of its workers and cores."""
     workers = [] if r["workers"] is None else [amount(r["workers"], "worker")]
     cores = [] if r["cores"] is None else [amount(r["cores"], "core")]
     return ", ".join([r["engine"], *workers, *cores])
 
 
 def sealing(lines: list[dict[str, Any]]) -> Any:
-    """What a secure sum adds; its masks are part of a round above."""
+    """A table of what a secure sum adds. The seconds of a round, in the table above, include its masks."""
     columns = ("parties", "masks, seconds a round", "keys, seconds once", "roster, bytes once")
     rows = [(f"{at['parties']:,}", seconds(at["masks"]), seconds(at["keys"]), size(at["roster"])) for at in lines]
     return screen.table("What the secure sum adds for each node", columns, rows)

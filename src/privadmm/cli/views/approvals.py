@@ -1,11 +1,11 @@
 """What `privadmm federation proposals`, `show`, `approve` and `refuse` print."""
 
-import shlex
 from pathlib import Path
 from typing import Any
 
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import escape
+from privadmm.cli.views.screen import federation_command as command
 from privadmm.deploy.federation.steward.page import asks
 from privadmm.deploy.federation.steward.words import left
 from privadmm.privacy.accounting import printed
@@ -17,27 +17,27 @@ def coloured(state: str) -> str:
     return f"[{COLOURS[state]}]{state}[/]"
 
 
-def listed(found: dict[str, Any]) -> str:
+def listed(party: dict[str, Any]) -> str:
     """The party's budget, and its proposals with their codes."""
-    budget = found["budget"]
+    budget = party["budget"]
     facts: screen.Facts = [
-        ("party", escape(found["name"])),
-        ("budget", found["hidden"] and f"cannot be shown {found['hidden']}" if budget is None else spent(budget)),
-        ("problem", screen.alarm(found["problem"])),
-        ("approval", asked(found["approve"])),
-        ("proposals", None if found["proposals"] or found["hidden"] else "none waits"),
+        ("party", escape(party["name"])),
+        ("budget", party["hidden"] and f"cannot be shown {party['hidden']}" if budget is None else spent(budget)),
+        ("problem", screen.alarm(party["problem"])),
+        ("approval", asked(party["approve"])),
+        ("proposals", None if party["proposals"] or party["hidden"] else "none waits"),
     ]
     parts: list[Any] = [screen.rows(facts)]
-    for one in found["proposals"]:
-        total = one.get("epsilon")
+    for proposal in party["proposals"]:
+        total = proposal.get("epsilon")
         cost = "" if total is None else f", epsilon {printed(total)}"
         what = "cannot be read"
-        if "algorithm" in one:
-            what = f"{asks(one)}{one['algorithm']}, {one['rounds']} rounds{cost}"
-        line = f"{coloured(one['state'])}  {escape(what)}, asked for since {one['first']}"
-        parts.append(screen.rows([(one["code"], line), ("", screen.alarm(one["problem"]))]))
-    if found["proposals"]:
-        look = shlex.join(["privadmm", "federation", "show", found["directory"], found["proposals"][0]["code"]])
+        if "algorithm" in proposal:
+            what = f"{asks(proposal)}{proposal['algorithm']}, {proposal['rounds']} rounds{cost}"
+        line = f"{coloured(proposal['state'])}  {escape(what)}, asked for since {proposal['first']}"
+        parts.append(screen.rows([(proposal["code"], line), ("", screen.alarm(proposal["problem"]))]))
+    if party["proposals"]:
+        look = command("show", party["directory"], party["proposals"][0]["code"])
         parts.append(screen.rows([("look at one", Path(look))]))
     return screen.shown(*parts)
 
@@ -57,21 +57,21 @@ def asked(approve: str) -> str:
     return f'nobody is asked: \\[policy] approve = "{approve}" in party.toml'
 
 
-def proposal(directory: str, found: dict[str, Any]) -> str:
+def proposal(directory: str, entry: dict[str, Any]) -> str:
     """A proposal in plain words, and how to decide about it."""
-    code, decided = found["code"], found["decided"]
+    code, decided = entry["code"], entry["decided"]
     facts: screen.Facts = [
         ("proposal", Path(code)),
-        ("state", coloured(found["state"])),
-        ("job", Path(found["job"])),
-        ("asked for", f"first {found['first']}, last {found['last']}"),
+        ("state", coloured(entry["state"])),
+        ("job", Path(entry["job"])),
+        ("asked for", f"first {entry['first']}, last {entry['last']}"),
         ("decided", None if decided is None else said(decided)),
-        ("problem", screen.alarm(found["problem"])),
-        *((one["about"], escape(one["says"])) for one in found["sentences"]),
+        ("problem", screen.alarm(entry["problem"])),
+        *((sentence["about"], escape(sentence["says"])) for sentence in entry["sentences"]),
     ]
-    text = [("its config", Path(line)) if not number else ("", Path(line)) for number, line in lines(found["text"])]
-    yes = shlex.join(["privadmm", "federation", "approve", directory, code])
-    no = shlex.join(["privadmm", "federation", "refuse", directory, code, "--why", "..."])
+    text = [("its config", Path(line)) if not number else ("", Path(line)) for number, line in lines(entry["text"])]
+    yes = command("approve", directory, code)
+    no = command("refuse", directory, code, "--why", "...")
     return screen.shown(screen.rows([*facts, *text, ("say yes", Path(yes)), ("say no", Path(no))]))
 
 
@@ -86,6 +86,6 @@ def said(decided: dict[str, Any]) -> str:
     return f"{what} at {decided['at']}, until {decided['until']}{why}{told}"
 
 
-def decision(found: dict[str, Any]) -> str:
+def decision(entry: dict[str, Any]) -> str:
     """What was decided, once it is on record."""
-    return screen.shown(screen.rows([(found["code"], said(found["decided"]))]))
+    return screen.shown(screen.rows([(entry["code"], said(entry["decided"]))]))

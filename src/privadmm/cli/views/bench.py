@@ -13,30 +13,30 @@ COLOURS = {"yes": "green", "no": "yellow", "DISAGREE": "bold red"}
 
 
 def catalogue(names: list[str]) -> list[dict[str, Any]]:
-    """What there is to measure, for machines."""
-    found = everything()
+    """The workloads as data, for --json."""
+    known = everything()
     told = [
         {
             "name": name,
-            "title": found[name].title,
-            "lines": [{"against": line.against, "goal": line.goal and line.goal.words} for line in found[name].lines],
+            "title": known[name].title,
+            "lines": [{"against": line.against, "goal": line.goal and line.goal.words} for line in known[name].lines],
         }
         for name in names
-        if name in found
+        if name in known
     ]
     return told + [{"name": GROWTH, "title": ABOUT, "lines": []} for name in names if name == GROWTH]
 
 
 def listed(names: list[str]) -> str:
     rows = [
-        [one["name"], escape(one["title"]), ", ".join(line["goal"] or "-" for line in one["lines"]) or "-"]
-        for one in catalogue(names)
+        [work["name"], escape(work["title"]), ", ".join(line["goal"] or "-" for line in work["lines"]) or "-"]
+        for work in catalogue(names)
     ]
     return screen.shown(screen.table("Workloads", ("name", "what", "goals"), rows, ("name", "what", "goals")))
 
 
 def shown(result: dict[str, Any]) -> str:
-    """The table of lines and that of growth, and a line of reason for each goal that was missed."""
+    """The tables of speed and of growth, with a reason for each goal that was missed."""
     parts: list[Any] = []
     if result["lines"]:
         rows = [[coloured(cell) for cell in page.cells(line)] for line in result["lines"]]

@@ -48,7 +48,7 @@ def schema(declared: "Declared", out: Path) -> str:
 
 
 def after(declared: "Declared") -> str:
-    """What to do with a schema: `init` writes configs for two classes only."""
+    """The next step with a schema. Only for two classes can `init` write the config."""
     if declared.classes is None:
         return "copy the config of docs/data.md#a-number-to-predict, and name it in \\[data] schema"
     if len(declared.classes) > 2:

@@ -17,7 +17,7 @@ MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 
 
 def commands(made: Made) -> dict[str, Any]:
-    """What was made, and the commands that start it, in the order in which they are given."""
+    """What was made, and the commands that start it, in the order in which to run them."""
     place = made.coordinator
     folder, reached = place.folder.parent, place.reached
     return {
@@ -72,14 +72,14 @@ def instructions(steps: dict[str, Any]) -> str:
 
 
 def changes(changed: list[dict[str, Any]], job: str) -> list[str]:
-    """What the job has otherwise than the config that it was made of, and why."""
+    """List where the job differs from the config that it was made from, and why."""
     if not changed:
         return []
 
     def said(value: Any) -> str:
         return "left out" if value is None else json.dumps(value)
 
-    rows = [f"   {one['key']}: {said(one['before'])} -> {said(one['after'])}; {one['why']}" for one in changed]
+    rows = [f"   {edit['key']}: {said(edit['before'])} -> {said(edit['after'])}; {edit['why']}" for edit in changed]
     return ["", f"The job is in {job}. In your config it was otherwise:", *rows]
 
 

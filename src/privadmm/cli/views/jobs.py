@@ -1,4 +1,4 @@
-"""What is printed about a job before it runs: its cost, and what that rests on (`account`, `plan`, `audit`)."""
+"""What `account`, `plan` and `audit` print about a job: its cost, and what this cost assumes."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -22,7 +22,7 @@ def guarantee(r: dict[str, Any]) -> str:
 
 
 def adversaries(views: dict[str, Any]) -> Facts:
-    """What each adversary learns; no lines where nothing is protected."""
+    """What each adversary learns; no lines if nothing is protected."""
 
     def learns(view: dict[str, float] | str) -> str:
         if isinstance(view, str):
@@ -41,7 +41,7 @@ def adversaries(views: dict[str, Any]) -> Facts:
 
 
 def of_people(r: dict[str, Any]) -> Facts:
-    """What a person loses at all vertical parties together, and whether labels are protected."""
+    """What a person loses over all parties that hold columns, and whether labels are protected."""
     person = labels = None
     if r.get("per_person") is not None:
         total = f"epsilon = {printed(r['per_person'])} at delta = {r['delta']:g}"
@@ -63,7 +63,7 @@ ROSTERS = {
 
 
 def in_sums(r: dict[str, Any]) -> Facts:
-    """What the epsilon of secure sums rests on, and what is lost where that does not hold."""
+    """What the epsilon of secure sums assumes, and what is lost if that does not hold."""
     if (sums := r.get("secure_sum")) is None:
         return []
     few, parties, most = sums["colluding"], sums["parties"], sums.get("most_proved")
@@ -88,7 +88,7 @@ def in_sums(r: dict[str, Any]) -> Facts:
 
 
 def shown_epsilon(total: float | None, most: float | None) -> str:
-    """An epsilon, or that none is proved: it would be above the most that is."""
+    """An epsilon, or the words that none is proved; `most` is the largest epsilon that a proof covers."""
     if total is not None:
         return f"epsilon = {printed(total)}"
     return "[bold red]no proved epsilon[/]" + ("" if most is None else f" (the most that is proved: {printed(most)})")
@@ -112,7 +112,7 @@ def account(r: dict[str, Any], budget: float | None) -> str:
 
 
 def counted(parties: list[dict[str, Any]]) -> str:
-    """The numbers of records on which the figures rest."""
+    """For how many parties and records the figures were computed."""
     people, each = amount(len(parties), "party"), " each" if len(parties) > 1 else ""
     if any(party["records"] is None for party in parties):
         return f"{people}, whatever records they have"
@@ -123,13 +123,13 @@ def counted(parties: list[dict[str, Any]]) -> str:
 
 
 def between(numbers: Iterable[int]) -> str:
-    """The least and the greatest of these numbers, or the one that all are."""
+    """The least and the greatest of these numbers, or a single number if all are equal."""
     few, many = min(several := list(numbers)), max(several)
     return str(few) if few == many else f"{few} to {many}"
 
 
 def outlook(r: dict[str, Any]) -> Facts:
-    """Noise against signal, where the number of records is known; what is recommended instead; and a large delta."""
+    """Estimates and warnings: noise against signal, what is recommended instead, a large epsilon or delta."""
     even = screen.given(
         "for the estimates below: {:,} records to train on, dealt out evenly", (r.get("assumed") or {}).get("records")
     )
@@ -142,25 +142,25 @@ def outlook(r: dict[str, Any]) -> Facts:
     ]
 
 
-def vagueness(found: dict[str, Any] | None) -> Facts:
-    """How well the accuracy will be known that a private evaluation tells."""
-    if found is None:
+def vagueness(evaluation: dict[str, Any] | None) -> Facts:
+    """How exact the accuracy from a private evaluation will be."""
+    if evaluation is None:
         return []
-    if "unknown" in found:
-        return [("evaluation", f"how vague it will be is not known: {escape(found['unknown'])}")]
-    of = f"private, {found['records']:,} held-out records, {found['share']:.0%} of the budget"
-    return [("evaluation", f"{of}: {accuracy_words(found)}"), ("warning", screen.alarm(found["warning"]))]
+    if "unknown" in evaluation:
+        return [("evaluation", f"how vague it will be is not known: {escape(evaluation['unknown'])}")]
+    of = f"private, {evaluation['records']:,} held-out records, {evaluation['share']:.0%} of the budget"
+    return [("evaluation", f"{of}: {accuracy_words(evaluation)}"), ("warning", screen.alarm(evaluation["warning"]))]
 
 
 def noise(r: dict[str, Any]) -> Facts:
-    if (found := r.get("regression")) is not None:
-        moved = f"a prediction moves by +- {found['prediction_noise']:.3g} by noise alone, one standard deviation"
-        beside = f"labels lie within {found['label_bound']:g} (an estimate on invented records)"
-        learned = screen.given("{:.0%} of the spread of labels that nothing is easier to learn than", found["learned"])
+    if (noisy := r.get("regression")) is not None:
+        moved = f"a prediction moves by +- {noisy['prediction_noise']:.3g} by noise alone, one standard deviation"
+        beside = f"labels lie within {noisy['label_bound']:g} (an estimate on invented records)"
+        learned = screen.given("{:.0%} of the spread of labels that nothing is easier to learn than", noisy["learned"])
         return [
             ("noise", f"{moved}; {beside}"),
-            ("learned", learned if found["warning"] is None else None),
-            ("warning", screen.alarm(found["warning"])),
+            ("learned", learned if noisy["warning"] is None else None),
+            ("warning", screen.alarm(noisy["warning"])),
         ]
     if (expected := r.get("expected")) is None:
         return [("outlook", f"none: {escape(r['not_expected'])}")] if "not_expected" in r else []
@@ -210,7 +210,7 @@ def releases(events: list[dict[str, Any]]) -> Facts:
 
 
 def proves_more(trials: int, delta: float) -> str:
-    """How an audit that proves little would prove more."""
+    """What to change so that an audit proves more."""
     if delta >= CATCHES:
         return "raise --trials: with few games little can be proved"
     more = f", with {GAMES:,} games (--trials)" if trials < GAMES else ""

@@ -55,11 +55,11 @@ def as_text(ledger: Json) -> str:
     ]
     if policy["limits"] is not None:
         facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
-    for one in ledger["policies"][1:]:
-        facts.append((row_of(one), f"amended: {changes(one['changed'])} ({told(one['because'])})"))
-    for one in ledger["restored"]:
-        charged = f"epsilon {shown_cost(one['epsilon'])} charged for what was lost"
-        facts.append((row_of(one), f"put back from a copy: {charged} ({told(one['because'])})"))
+    for change in ledger["policies"][1:]:
+        facts.append((row_of(change), f"amended: {changes(change['changed'])} ({told(change['because'])})"))
+    for change in ledger["restored"]:
+        charged = f"epsilon {shown_cost(change['epsilon'])} charged for what was lost"
+        facts.append((row_of(change), f"put back from a copy: {charged} ({told(change['because'])})"))
     if (reason := ledger["policies"][0]["because"]) is not None:
         facts.append(("row 1", told(reason)))
     if ledger["unanchored"]:
@@ -119,14 +119,14 @@ def period(job: Json) -> str:
 
 
 def standing(parties: Sequence[Json]) -> Iterator[tuple[str, str]]:
-    """Budget, spent, set aside and left of each party; parties alike in one line."""
+    """Budget, spent, set aside and left of each party; neighbours with the same figures share a line."""
     told_of = [{**party, "figures": figures(party), "beside": colluded(party)} for party in parties]
     for label, said, beside in screen.alike(told_of, "figures", "beside"):
         yield label, f"{said}{beside}"
 
 
 def whole_person(ledger: Json) -> str | None:
-    """Whose epsilon those of the parties are, where each holds columns of everybody."""
+    """What one person loses over all parties, where each party holds columns of everybody."""
     if ledger["adjacency"] != "person" or ledger["policy"]["budget"] is None:
         return None
     count = len(ledger["parties"])
@@ -154,7 +154,7 @@ def figures(party: Json) -> str:
 
 
 def refused(ledger: Json) -> screen.Facts:
-    """What was refused, the latest last."""
+    """Refused requests, the latest last."""
     rows = ledger["refusals"]
     if rows is None:
         return [("refused", NOT_RECORDED)]
@@ -218,7 +218,7 @@ def summing(policy: Json) -> str:
 
 
 def colluded(spent: Json) -> str:
-    """On what the epsilon of secure sums rests, and what it is if everybody else colluded."""
+    """What the epsilon of secure sums assumes, and the epsilon if all other parties colluded."""
     if "epsilon_if_all_others_collude" not in spent:
         return ""
     few = "as few colluded as each job's secure sums tolerate"
@@ -229,7 +229,7 @@ def colluded(spent: Json) -> str:
 
 
 def registered(report: Json) -> str:
-    """What a check of a register found."""
+    """The outcome of checking a register."""
     fits = "[bold green]everything fits[/]" if report["ok"] else "[bold red]CHANGED, OR NOT SIGNED BY THE KEY[/]"
     believed = "" if report["believed"] else ". Compare this with the party's own, or name its key with --key"
     signer = "nobody: anybody can have written it"

@@ -41,7 +41,7 @@ def joined(made: Joined) -> dict[str, Any]:
 
 
 def policy_text(made: Joined) -> str:
-    """What the party's people look at before the ledger keeps it."""
+    """The proposed policy, which the party's people read before the ledger fixes it."""
     facts = made.invitation.facts
     lines = [
         f"Party {facts.party} of {facts.parties}, invited by {facts.superlink}.",
@@ -79,18 +79,18 @@ def joined_text(shown: dict[str, Any]) -> str:
 
 def listed(changes: Sequence[Change]) -> list[dict[str, Any]]:
     return [
-        {"party": one.party, "name": one.name, "fingerprint": one.fingerprint, "state": one.state} for one in changes
+        {"party": key.party, "name": key.name, "fingerprint": key.fingerprint, "state": key.state} for key in changes
     ]
 
 
 def rows(parties: list[dict[str, Any]]) -> list[str]:
-    """A line for each; its name comes last and quoted, since whoever wrote it may have written a fingerprint there."""
+    """A line for each party. The name is last and quoted: its owner chose it, and could imitate a fingerprint."""
     form = '  party {party:<3} {fingerprint}  {said}  "{name}"'
-    return [form.format(**one, said=SAID[one["state"]]) for one in parties]
+    return [form.format(**party, said=SAID[party["state"]]) for party in parties]
 
 
 def admitting_text(changes: Sequence[Change]) -> str:
-    """What the coordinator's people look at before keys are taken."""
+    """The fingerprints that the coordinator's people compare before keys are taken."""
     return "\n".join(["Compare these fingerprints with each party, by telephone or on paper:", *rows(listed(changes))])
 
 
@@ -120,14 +120,14 @@ def registered_line(agreed: dict[str, list[str]] | None) -> str:
     return "The SuperLink knows their keys." if not agreed["unregistered"] else "The SuperLink took the old key back."
 
 
-def pinning(found: Pinning) -> dict[str, Any]:
+def pinning(proposed: Pinning) -> dict[str, Any]:
     return {
-        "directory": str(found.party.folder),
-        "peers": listed(found.changes),
-        "authority": found.authority,
-        "authority_fingerprint": found.authority_fingerprint,
-        "absent": list(found.absent),
-        "code": found.code,
+        "directory": str(proposed.party.folder),
+        "peers": listed(proposed.changes),
+        "authority": proposed.authority,
+        "authority_fingerprint": proposed.authority_fingerprint,
+        "absent": list(proposed.absent),
+        "code": proposed.code,
     }
 
 

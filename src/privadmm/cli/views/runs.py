@@ -1,4 +1,4 @@
-"""What is printed about a run: what came out, what it cost, and what is left (`train`, `demo`)."""
+"""What `train` and `demo` print about a run: its figures, its cost, and the budget that is left."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,42 +43,42 @@ def run(done: "Finished") -> str:
     return screen.shown(screen.rows(facts), *tables)
 
 
-def privately_evaluated(found: dict[str, Any] | None) -> Facts:
+def privately_evaluated(noisy: dict[str, Any] | None) -> Facts:
     """A line for each figure of a private evaluation, with its errors; nothing where there is none."""
-    if found is None:
+    if noisy is None:
         return []
-    if "missing" in found:
-        return [("evaluation", f"private, lost ({found['missing']})")]
+    if "missing" in noisy:
+        return [("evaluation", f"private, lost ({noisy['missing']})")]
     from privadmm.runs.private_evaluation import told
 
-    loss = "log_loss" if "log_loss" in found else "loss"
-    records = f"{found['records']:,} held-out records, {found['share']:.0%} of the budget; one standard deviation each"
+    loss = "log_loss" if "log_loss" in noisy else "loss"
+    records = f"{noisy['records']:,} held-out records, {noisy['share']:.0%} of the budget; one standard deviation each"
     return [
         ("evaluation", f"private, charged: {records}"),
-        ("  AUC", told(found, "auc")),
-        ("  accuracy", told(found, "accuracy")),
-        ("  majority", told(found, "majority")),
-        (f"  {loss.replace('_', ' ')}", f"{told(found, loss)}; a record counts up to {found['clip']:g}"),
+        ("  AUC", told(noisy, "auc")),
+        ("  accuracy", told(noisy, "accuracy")),
+        ("  majority", told(noisy, "majority")),
+        (f"  {loss.replace('_', ' ')}", f"{told(noisy, loss)}; a record counts up to {noisy['clip']:g}"),
     ]
 
 
-def evaluated(found: dict[str, Any] | None, classes: tuple[Any, Any] | None, parties: Sequence[str] = ()) -> list[Any]:
+def evaluated(exact: dict[str, Any] | None, classes: tuple[Any, Any] | None, parties: Sequence[str] = ()) -> list[Any]:
     """The exact figures of a simulation: a line for all records, and one for each party, by its name if it has one."""
-    if found is None:
+    if exact is None:
         return []
 
     def called(party: int) -> str:
         return escape(parties[party]) if parties else str(party)
 
-    columns = [key for key in ("auc", "log_loss", "brier", "rmse", "rmse_constant", "r2") if found.get(key) is not None]
-    shares = [key for key in ("accuracy", "majority") if key in found]
+    columns = [key for key in ("auc", "log_loss", "brier", "rmse", "rmse_constant", "r2") if exact.get(key) is not None]
+    shares = [key for key in ("accuracy", "majority") if key in exact]
     rows = [
         (name, f"{row['records']:,}", *(decimals(row[key]) for key in columns), *(percent(row[key]) for key in shares))
-        for name, row in (("all", found), *((called(row["party"]), row) for row in found["parties"][:MOST_PARTIES]))
+        for name, row in (("all", exact), *((called(row["party"]), row) for row in exact["parties"][:MOST_PARTIES]))
     ]
     names = [HEADINGS.get(key, key.replace("_", " ")) for key in (*columns, *shares)]
-    tables = [screen.table(f"On {found['on']}", ("party", "records", *names), rows)]
-    if (cells := found.get("confusion")) is not None:
+    tables = [screen.table(f"On {exact['on']}", ("party", "records", *names), rows)]
+    if (cells := exact.get("confusion")) is not None:
         first, second = (escape(str(name)) for name in classes or ("-1", "+1"))
         lines = [
             (first, f"{cells['true_negative']:,}", f"{cells['false_positive']:,}"),
@@ -110,7 +110,7 @@ def measured(r: dict[str, Any]) -> Facts:
 
 
 def misread(r: dict[str, Any], frame: "Frame") -> Facts:
-    """How many cells and rows were not read as they stood, which a simulation may tell."""
+    """How many cells and rows were read as something else than they hold; only a simulation may tell."""
     if (counts := r.get("misread")) is None:
         return []
     lines: Facts = [("read", escape(line)) for line in amiss(counts["cells"], counts["rows"])]
@@ -119,7 +119,7 @@ def misread(r: dict[str, Any], frame: "Frame") -> Facts:
 
 
 def absent(r: dict[str, Any]) -> Facts:
-    """Who left, what that cost them, and what the objective of the others is."""
+    """Parties that left, what they had spent, and the objective that the others minimise."""
     facts: Facts = []
     for party in r.get("absent", ()):
         words = f"gave no answer from round {party['from_round']} on"
@@ -137,7 +137,7 @@ def absent(r: dict[str, Any]) -> Facts:
 
 
 def budgets(done: "Finished") -> Facts:
-    """What is left to each party, where a ledger outlives this run."""
+    """The budget that is left to each party, if the ledger is not this run's alone."""
     r, budget = done.result, done.ledger["budget"]
     if r["ledger"] in (str(done.directory.ledger), str(done.directory.ledgers)):
         alone = "of this run alone; name \\[run] ledger to count other runs on these records with it"

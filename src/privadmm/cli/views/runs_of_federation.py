@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
-from privadmm.cli.views.screen import Facts, escape
+from privadmm.cli.views.screen import Facts, duration, escape
 from privadmm.deploy.federation.hub.state import UNHEARD
 from privadmm.engine.guarantees import less_than_asked
 from privadmm.errors import apart
@@ -60,7 +60,7 @@ def headline(status: dict[str, Any]) -> str:
 
 
 def milestone(status: dict[str, Any]) -> str:
-    """The headline as of the last tenth of the rounds that is done, without what changes with every answer."""
+    """The headline at the last full tenth of the rounds, without the parts that change with every answer."""
     steady = {**status, "waiting_for": [], "seconds_left": None}
     done, rounds = status.get("round") or 0, status.get("rounds") or 0
     if done < rounds:
@@ -74,12 +74,6 @@ def where_of(done: int, rounds: int) -> str:
 
 def few(names: list[str]) -> str:
     return ", ".join(map(apart, names[:4])) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-
-
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def live(status: dict[str, Any]) -> "Group":
@@ -138,7 +132,7 @@ def line(event: dict[str, Any]) -> str:
 
 
 def rehearsal(done: dict[str, Any]) -> str:
-    """What a rehearsal showed."""
+    """The outcome of a rehearsal."""
     a_round, memory = done["seconds_a_round"], done["memory_a_node_mb"]
     facts: Facts = [
         ("parties", f"{done['parties']}, each with a node of its own, on this machine"),

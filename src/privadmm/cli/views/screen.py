@@ -1,4 +1,4 @@
-"""Text for a terminal: labelled facts and tables, with colours only where they can be shown.
+"""Text for a terminal: labelled facts and tables, with colours if the terminal has them.
 
 Rich draws it. It is imported when something is drawn, so a command with --json does not load it.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# A label and its value: prose in rich's markup, a path, which is never broken, or None for no line at all.
+# A label and its value: prose in rich's markup, a path, which is never wrapped, or None, which gives no line.
 Facts = list[tuple[str, str | Path | None]]
 COLOURS = {"good": "green", "thin": "yellow", "too small": "bold red"}
 
@@ -88,12 +88,19 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds in a unit that suits them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def verdict(word: str) -> str:
     return f"[{COLOURS[word]}]{word}[/]"
 
 
 def given(words: str, value: Any) -> str | None:
-    """The words with the value in their place for it; None if there is no value."""
+    """Put the value into the words; None if there is no value."""
     return None if value is None else words.format(value)
 
 
@@ -103,7 +110,7 @@ def alarm(text: object) -> str | None:
 
 
 def alike(parties: list[dict[str, Any]], first: str, second: str) -> Iterator[tuple[str, Any, Any]]:
-    """Neighbouring parties with the same two figures, as one label with the figures."""
+    """Group neighbouring parties that have the same two figures: their label, and the figures."""
     for figures, group in groupby(parties, key=lambda party: (party[first], party[second])):
         ids = [party["party"] for party in group]
         yield (f"party {ids[0]}" if len(ids) == 1 else f"parties {ids[0]} to {ids[-1]}"), *figures

@@ -38,7 +38,7 @@ COLUMNS = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
 
 
 def opened(path: Path, anchored: bool = True) -> SqliteLedger:
-    """Open a ledger in which everything fits; another one is neither shown nor changed."""
+    """Open a ledger whose rows verify. One that fails verification is neither shown nor changed."""
     sound(path)
     known = identity_of(path)
     if known is None:
@@ -47,20 +47,20 @@ def opened(path: Path, anchored: bool = True) -> SqliteLedger:
 
 
 def worst(spendings: list[Spent], delta: float | None) -> float | None:
-    """The largest epsilon of several parties; None if one of them has none."""
+    """The largest epsilon of several parties; None if a party has no epsilon, since nothing bounds its loss."""
     costs = [certified(spent, delta) for spent in set(spendings)]
     known = [total for total in costs if total is not None]
     return max(known, default=None) if len(known) == len(costs) else None
 
 
 def in_sums(spendings: list[Spent]) -> Json:
-    """How many parties a job's secure sums have, and how many of them may collude; empty without any."""
+    """The parties of a job's secure sums, and how many of them may collude; empty if it has no secure sums."""
     shared = [event for spent in spendings for event, _ in spent if isinstance(event, SharedGaussian)]
     return {"secure_sum": {"parties": shared[0].parties, "colluding": shared[0].colluding}} if shared else {}
 
 
 def if_all_collude(spendings: list[Spent], delta: float | None) -> Json:
-    """What was spent if, in every secure sum, everybody else colluded with the coordinator; empty without any."""
+    """What was spent if all others in every secure sum colluded with the coordinator; empty without secure sums."""
     if not any(alone(spent) for spent in spendings):
         return {}
     return {"epsilon_if_all_others_collude": worst([alone(spent) or spent for spent in spendings], delta)}
@@ -71,7 +71,7 @@ def overview(path: Path) -> Json:
     checked = verify(path)
     behind = checked.behind or ("its anchor is not beside it" if checked.unanchored else None)
     with closing(opened(path, anchored=behind is None)) as ledger:
-        # Of a ledger that is behind its anchor nothing is changed: its steward may still put the right file back.
+        # A ledger that is behind its anchor is not changed: its steward may still put the right file back.
         resting, failures = behind is not None or ledger.settle(), ledger.failures()
         silent, kept = ledger.silent(), register(path)
         entries = {entry.job: entry for entry in kept.entries}
@@ -121,9 +121,9 @@ def overview(path: Path) -> Json:
             "policies": policies(path),
             "restored": restores(path, delta),
             "head": ledger.head,
-            # What it lacks of what its anchor knows.
+            # What its anchor knows and the ledger lacks.
             "behind": behind,
-            # Its anchor is not beside it: it is a backup, or was moved without it, and is not the ledger in use.
+            # The anchor is not beside it: the file is a backup, or was moved alone, and is not the ledger in use.
             "unanchored": checked.unanchored,
             # The failed tick, with the reason, which only the ledger's steward is told.
             "locked": None if failed is None else {**asdict(failed), "why": ledger.why},
@@ -131,19 +131,19 @@ def overview(path: Path) -> Json:
             "kept": [draw.as_dict() for draw in ledger.keepsakes()],
             "jobs": jobs,
             "parties": parties,
-            # Where parties hold columns: what these released of one person together, who has a row at each.
+            # Where parties hold columns, a person has a row at each: what these parties released of one person.
             "released_of_a_person": None if person is None else tables(person),
             "epsilon_of_a_person": of_a_person,
             "epsilon_warning": ledger.policy.weak_total((party["epsilon_spent"] for party in parties), of_a_person),
-            "refusals": None if kept.refusals is None else [one.as_dict() for one in kept.refusals],
-            "decisions": [one.as_dict() for one in kept.decisions],
-            # Of a ledger that an earlier version made: what was before is not on record.
+            "refusals": None if kept.refusals is None else [row.as_dict() for row in kept.refusals],
+            "decisions": [row.as_dict() for row in kept.decisions],
+            # An earlier version made the ledger: what happened before the update is not on record.
             "register_is_partial": kept.partial,
         }
 
 
 def dated(entry: Entry, fate: str) -> Json:
-    """What the register has of a job."""
+    """Who asked for a job and what for, and its times, from the register."""
     times = {"admitted": entry.admitted, "began": entry.began, "ended": None if fate == "open" else entry.last}
     return {**asdict(entry.asked), **times}
 
@@ -170,30 +170,30 @@ def room(spent: Spent, budget: Budget) -> float:
 
 
 def policies(path: Path) -> list[Json]:
-    """The policies that the ledger has had, the first one first: since which row, why, and what it changed."""
+    """All policies of the ledger, the first one first: the row that made it, the reason, and what it changed."""
     with readable(path), closing(connect(path, read_only=True)) as db:
         facts = {fact: json.loads(value) for fact, value in start_of(db).facts().items()}
         reasons = {"anew": "made anew: {}", "amend": "{}"}
         rows = db.execute("SELECT seq, kind, inbox, outbox FROM ticks WHERE job = '' AND kind IN ('amend', 'anew')")
-        found: list[Json] = [{"row": 0, "because": None, "changed": facts}]
+        history: list[Json] = [{"row": 0, "because": None, "changed": facts}]
         for seq, kind, why, outbox in sorted(rows):
             if kind == "anew":
-                found[0]["because"] = reasons[kind].format(why)
+                history[0]["because"] = reasons[kind].format(why)
                 continue
             now = {fact: json.loads(value) for fact, value in json.loads(outbox).items()}
             changed = {fact: now.get(fact) for fact in {**facts, **now} if facts.get(fact) != now.get(fact)}
-            found.append({"row": seq, "because": why, "changed": changed})
+            history.append({"row": seq, "because": why, "changed": changed})
             facts = now
-    return found
+    return history
 
 
 def restores(path: Path, delta: float | None) -> list[Json]:
-    """The copies that were put back: by which row, why, and what that charged to the party that paid most."""
+    """Backups that were put back: the row, the reason, and the largest charge that it made to a party."""
     with readable(path), closing(connect(path, read_only=True)) as db:
         of = "WHERE kind = 'restore' AND job = ? ORDER BY seq"
         rows = db.execute(f"SELECT seq, inbox, charges FROM ticks {of}", (PUT_BACK,)).fetchall()
-    found = ((seq, why, list(unpack_charges(charges).values()) or [()]) for seq, why, charges in rows)
-    return [{"row": seq, "because": why, "epsilon": worst(spent, delta)} for seq, why, spent in found]
+    copies = ((seq, why, list(unpack_charges(charges).values()) or [()]) for seq, why, charges in rows)
+    return [{"row": seq, "because": why, "epsilon": worst(spent, delta)} for seq, why, spent in copies]
 
 
 def freed(ledger: SqliteLedger, job: str, dry_run: bool) -> Json:
@@ -216,7 +216,7 @@ def freed_text(report: Json) -> str:
     facts: screen.Facts = [("ledger", Path(report["file"])), (f"job {report['job']}", done)]
     if not report["frees"]:
         facts.append(("frees", "nothing: all that it set aside is spent, or it was over already"))
-    both = [{**each, "change": (each["epsilon_before"], each["epsilon_after"])} for each in report["parties"]]
+    both = [{**party, "change": (party["epsilon_before"], party["epsilon_after"])} for party in report["parties"]]
     for label, (before, after), releases in screen.alike(both, "change", "releases") if report["frees"] else ():
         change = f"epsilon {shown_cost(before)} is spent or set aside, {shown_cost(after)} after it"
         facts.append((label, f"{change}, which frees {amount(releases, 'release')}"))
@@ -237,7 +237,7 @@ def backed_up(report: Json) -> str:
 
 
 def restored(source: Path, path: Path, done: Restored) -> Json:
-    """What putting a backup back has done, as data."""
+    """The effect of putting a backup back, as data."""
     seen = overview(path)
     charged = [{"party": party, "events": tables(spent)} for party, spent in done.charged.items()]
     return {
@@ -274,7 +274,7 @@ def restored_text(report: Json) -> str:
 
 
 def state(ledger: SqliteLedger, job: str, failures: set[str]) -> str:
-    """What became of a job. A failed one is only called failed: which step failed may tell of records."""
+    """The state of a job. Of a failed job no more is told: which step failed may tell of records."""
     if job in failures:
         return "failed"
     if ledger.over(job):
@@ -304,7 +304,7 @@ def rows(path: Path) -> Json:
 
 
 def said(kind: str, state: str, outbox: bytes) -> Json:
-    """When a row was written, and what it says for the register."""
+    """When a row was written, and the facts in it that the register shows."""
     told = {"reserve": 0, "refuse": SALT, "decide": SALT, "format": 0}
     facts = {} if kind not in told or not outbox else {"says": json.loads(bytes(outbox)[told[kind] :])}
     return {"at": time_in(state), **facts}
@@ -320,7 +320,7 @@ def verification(path: Path, checked: Verification, against: Path | None) -> Jso
         "head": checked.head,
         "against": None if against is None else str(against),
         "problems": list(checked.problems),
-        "rows_fit": len(checked.problems) == len(checked.receipts),  # whatever others received
+        "rows_fit": len(checked.problems) == len(checked.receipts),  # apart from what others received
         "behind": checked.behind,
         "anchor": not checked.unanchored,
         "adjacency": checked.adjacency,

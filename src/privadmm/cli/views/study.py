@@ -35,7 +35,7 @@ STYLES = {True: "green", False: "bold red", None: "bold yellow"}
 
 
 def compare(result: dict[str, Any], out: Path | None) -> str:
-    """Best first; what could not be run is listed below the tables, with the reason."""
+    """Rank the runs, the best first; below the tables, say what could not be run and why."""
     facts: screen.Facts = []
     tables = []
     for ranking in result["tables"]:
@@ -55,7 +55,7 @@ def compare(result: dict[str, Any], out: Path | None) -> str:
 
 
 def titled(result: dict[str, Any], ranking: dict[str, Any]) -> str:
-    """What a table of a comparison shows, and at which budget."""
+    """The title of a table of a comparison, with its budget."""
     if ranking["epsilon"] is None:
         return "Test accuracy, nothing private"
     return f"Test accuracy at epsilon = {ranking['epsilon']:g}, delta = {result['delta']:g}"
@@ -80,7 +80,7 @@ def save_comparison(result: dict[str, Any], out: Path) -> None:
 
 
 def draw_comparison(result: dict[str, Any], ranking: dict[str, Any], place: Path) -> None:
-    """A row for each line that was run, best at the top: accuracy and standard error, coloured by its noise."""
+    """Draw a row for each run, the best at the top: accuracy and standard error, coloured by the kind of noise."""
     lines = [line for line in ranking["lines"] if line["problem"] is None][::-1]
     title = titled(result, ranking)
     words = f"Whiskers: the standard error over {amount(result['seeds'], 'noise seed')}"
@@ -114,14 +114,12 @@ def draw_comparison(result: dict[str, Any], ranking: dict[str, Any], place: Path
 
 def noise_of(line: dict[str, Any]) -> str:
     """The noise of a line of a comparison, in words."""
-    told = {"not private": "NOT PRIVATE", "certified": "certified, own noise", "secure sum": "certified, secure sum"}
-    return told.get(
-        line["calibration"], "as published" if (how := line["calibration"]) == "published" else f"the paper's {how}"
-    )
+    words = {"not private": "NOT PRIVATE", "certified": "certified, own noise", "secure sum": "certified, secure sum"}
+    return (words | {"published": "as published"}).get(line["calibration"], f"the paper's {line['calibration']}")
 
 
 def theory(r: dict[str, Any], out: Path | None) -> str:
-    """The bounds beside the measured curve at a few rounds, what they rest on, and where the run deviates."""
+    """The bounds beside the measured curve at a few rounds, their conditions, and how the run deviates."""
     rounds, keys = len(r["rounds"]), [key for key in BOUNDS if key in r]
     rows = [
         (str(at + 1), *(number(None if r[key] is None else r[key][at]) for key in keys))
@@ -136,9 +134,14 @@ def theory(r: dict[str, Any], out: Path | None) -> str:
     elif r["rounds_above_published"]:
         above = amount(r["rounds_above_published"], "round")
         facts.append(("published", f"[bold red]exceeded in {above}[/]: it leaves out noise (docs/theory.md)"))
-    for one in r["conditions"]:
-        mark = "[green]holds[/]" if one["holds"] else "[bold red]FAILS[/]"
-        facts.append(("condition", f"{escape(one['condition'])}: {one['value']:.4g} <= {one['limit']:.4g} {mark}"))
+    for condition in r["conditions"]:
+        mark = "[green]holds[/]" if condition["holds"] else "[bold red]FAILS[/]"
+        facts.append(
+            (
+                "condition",
+                f"{escape(condition['condition'])}: {condition['value']:.4g} <= {condition['limit']:.4g} {mark}",
+            )
+        )
     facts += [("deviation", escape(words)) for words in r["deviations"]]
     return screen.shown(*tables, screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]))
 
@@ -169,10 +172,8 @@ def tradeoff(r: dict[str, Any], out: Path | None) -> str:
         fitted = line["best_fitted"]
         poor = "[bold red]none to be read off the fit: it is poor[/]"
         facts.append(("", poor if fitted is None else f"{best_alpha(fitted)}, as fitted"))
-    title, columns = (
-        f"Loss by alpha, {amount(r['seeds'], 'run')} each",
-        ("noise", "round", "alpha", "loss", "+-", "certified in all"),
-    )
+    title = f"Loss by alpha, {amount(r['seeds'], 'run')} each"
+    columns = ("noise", "round", "alpha", "loss", "+-", "certified in all")
     return screen.shown(
         screen.table(title, columns, rows, left=("noise",)),
         screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]),
@@ -187,10 +188,8 @@ def best_alpha(best: dict[str, Any]) -> str:
 def reproduce(study: Study, out: Path, quick: bool = False) -> str:
     grids = []
     for grid in study.grids:
-        rows, names = (
-            [[escape(word(cell)) for cell in row] for row in grid.rows],
-            [escape(name) for name in grid.columns],
-        )
+        names = [escape(name) for name in grid.columns]
+        rows = [[escape(word(cell)) for cell in row] for row in grid.rows]
         grids.append(screen.table(escape(grid.caption), names, rows, left=names))
     checks = [(*map(escape, cells(c)[:4]), f"[{STYLES[c.ok]}]{VERDICTS[c.ok]}[/]") for c in study.checks]
     title = escape(f"{study.title}, {kind(quick)}: {study.tally}")
@@ -215,13 +214,13 @@ def remarks(checks: Sequence[Check]) -> "list[Text]":
 
 
 def papers(listed: dict[str, Any]) -> str:
-    """Each paper with its claims that hold, then all of them as a bibliography has them."""
+    """A table of how many claims of each paper hold, then the papers as a bibliography."""
     columns = ("name", "paper", "year", "hold", "do not", "open", "claims")
     rows = []
-    for name, one in listed["papers"].items():
-        count = one["verdicts"]["paper"]
+    for name, paper in listed["papers"].items():
+        count = paper["verdicts"]["paper"]
         words = [str(count[key]) for key in ("held", "failed", "unjudged", "claims")]
-        rows.append((name, escape(REFERENCES[name].names), str(one["year"]), *words))
+        rows.append((name, escape(REFERENCES[name].names), str(paper["year"]), *words))
     total = [str(listed["total"][key]) for key in ("held", "failed", "unjudged", "claims")]
     rows.append(("all", "", "", *total))
     facts = [(name, escape(REFERENCES[name].cited)) for name in listed["papers"]]

@@ -1,4 +1,4 @@
-"""What everybody may know of a party's part in a job, as it tells when it is asked; and who may be in one run."""
+"""The public facts that a party tells about its part in a job, and which parties may be in one run."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ LONGEST = 1 << 24  # characters of a party's facts
 
 @dataclass(frozen=True)
 class Facts:
-    """What everybody may know of a party's part in a job."""
+    """The public facts about a party's part in a job."""
 
     party: int
     records: int
@@ -47,7 +47,7 @@ class Facts:
         party, records, dim, width = numbers
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("the names of columns are a list of texts")
-        # Each column has a name, and an intercept has none: nobody can declare more columns than it names.
+        # Each column has a name, except for the intercept: a party cannot declare more columns than it names.
         if width - len(names) not in (0, 1) or min(records, len(names)) < 1:
             raise ValueError("a party has records, and as many columns as it names")
         if people is not None and not (isinstance(people, str) and HASH.fullmatch(people)):
@@ -59,7 +59,7 @@ class Facts:
 
 
 def line_of(value: Any) -> str:
-    """A name or version as a party tells it: one short line, or nothing."""
+    """A name or version that a party told: one short line, or nothing."""
     if value is None:
         return ""
     if not isinstance(value, str) or not value.isprintable() or len(value) > LONGEST_NAME:
@@ -68,7 +68,7 @@ def line_of(value: Any) -> str:
 
 
 def same_version(facts: Facts) -> None:
-    """Refuse a party with another privadmm: what two versions compute or count may differ in a bit, or in meaning."""
+    """Refuse a party with another version of privadmm: two versions may compute or count differently."""
     if facts.version != __version__:
         raise RefusedError(
             f"{facts.called} has privadmm {facts.version or 'of an unknown version'} and the coordinator "
@@ -94,5 +94,5 @@ def agree(facts: Sequence[Facts]) -> None:
 
 
 def versions(facts: Sequence[Facts]) -> dict[str, str]:
-    """The privadmm that everybody took part with; of parties that left before a run was resumed, the one of then."""
+    """The version of privadmm of each member; for a party that left before a resumed run, its version at that time."""
     return {"coordinator": __version__, **{f"party {own.party}": own.version or "unknown" for own in facts}}

@@ -1,4 +1,4 @@
-"""Keys and certificates of a federation: made, checked, and used by both sides to sign a hello."""
+"""Makes and checks the keys and certificates of a federation, and has both sides sign a hello with them."""
 
 import hashlib
 import ipaddress
@@ -94,7 +94,7 @@ def issue(name: str, key: Any, issuer: Key, authority: bool = False) -> bytes:
 
 
 def alternative_names(host: str) -> list[x509.GeneralName]:
-    """The host, and loopback: the SuperLink's own processes reach it there."""
+    """The host, and loopback, where the coordinator's own processes reach the SuperLink."""
     here = (x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", "::1"))
     loopback = [x509.DNSName("localhost"), *here]
     try:
@@ -116,15 +116,15 @@ def certificate_fingerprint(certificate: bytes) -> str:
 
 
 def only_certificate(content: bytes) -> x509.Certificate:
-    """The one certificate in a PEM text. TLS would trust a second one, too, which nobody has looked at."""
-    found = x509.load_pem_x509_certificates(content)
-    if len(found) != 1 or content.count(b"-----BEGIN") != 1:
-        raise ValueError(f"{len(found)} certificates where there is to be one")
-    return found[0]
+    """The only certificate in a PEM text; a second one, which nobody has compared, would be trusted by TLS, too."""
+    certificates = x509.load_pem_x509_certificates(content)
+    if len(certificates) != 1 or content.count(b"-----BEGIN") != 1:
+        raise ValueError(f"{len(certificates)} certificates where there is to be one")
+    return certificates[0]
 
 
 def as_flower(path: Path) -> bytes:
-    """A public key as a SuperLink keeps it."""
+    """A public key in the format in which a SuperLink keeps it."""
     key = serialization.load_ssh_public_key(path.read_bytes())
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
@@ -134,12 +134,12 @@ def load(path: Path) -> x509.Certificate:
 
 
 def from_der(content: bytes) -> x509.Certificate:
-    """A certificate as TLS shows it."""
+    """Load a certificate in the format in which TLS shows it."""
     return x509.load_der_x509_certificate(content)
 
 
 def check_node_key(path: Path) -> str:
-    """Refuse a file that is no private key of a node, or that others may read."""
+    """Refuse a file that is no node's private key, or that others may read."""
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), None)
     except UNREADABLE:
@@ -157,7 +157,7 @@ def check_public_key(path: Path) -> None:
 
 
 def need_public_key(content: bytes, where: object) -> None:
-    """Refuse bytes that are no public key of a node; `where` they stand is for the error."""
+    """Refuse bytes that are no node's public key; the error names `where` they are."""
     try:
         key = serialization.load_ssh_public_key(content)
     except UNREADABLE:
@@ -167,7 +167,7 @@ def need_public_key(content: bytes, where: object) -> None:
 
 
 def check_certificate(path: Path, ca: Path | None = None, key: Path | None = None, host: str | None = None) -> str:
-    """Refuse a certificate whose dates, authority, key or host are wrong; how long it is valid."""
+    """Refuse a certificate whose dates, authority, key or host are wrong; returns how long it is valid, in words."""
     try:
         certificate, authority = load(path), None if ca is None else load(ca)
     except ValueError:
@@ -198,7 +198,7 @@ def ends_soon(path: Path) -> bool:
 
 
 def issue_problem(certificate: x509.Certificate, authority: x509.Certificate | None, ca: Any) -> str | None:
-    """What is wrong with a certificate's dates or with who signed it, if anything; `ca` names the authority."""
+    """What is wrong with a certificate's dates or signature; None if nothing. `ca` names the authority."""
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not start <= (now := datetime.now(UTC)) <= end:
         return f"is valid from {start:%F %R} to {end:%F %R} only, and by this machine's clock it is {now:%F %R} UTC"
@@ -211,7 +211,7 @@ def issue_problem(certificate: x509.Certificate, authority: x509.Certificate | N
 
 
 def is_for(certificate: x509.Certificate, host: str) -> bool:
-    """Whether a certificate names this host, as TLS has it: an address, a name, or *. before the rest of one."""
+    """Whether a certificate names this host by the rules of TLS: an address, a name, or *. and the rest of a name."""
     (names, addresses), host = names_of(certificate), host.strip("[]").casefold()
     try:
         return str(ipaddress.ip_address(host)) in addresses
@@ -221,12 +221,12 @@ def is_for(certificate: x509.Certificate, host: str) -> bool:
 
 
 def names_of(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
-    """The hosts that a certificate is for: names, and addresses."""
+    """The names, and the addresses, of the hosts that a certificate is for."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return [], []
-    return names.get_values_for_type(x509.DNSName), [str(one) for one in names.get_values_for_type(x509.IPAddress)]
+    return names.get_values_for_type(x509.DNSName), list(map(str, names.get_values_for_type(x509.IPAddress)))
 
 
 def sealed_by(certificate: Path, content: bytes, signature: str) -> bool:
@@ -235,14 +235,14 @@ def sealed_by(certificate: Path, content: bytes, signature: str) -> bool:
 
 
 def greeting_of(ca: Path, coordinator: x509.Certificate, nonce: str, proposal: str) -> Greeting:
-    """The greeting of a federation, known by its authority's certificate, and of a coordinator, known by its own."""
+    """Make a greeting. It identifies the federation by its authority's certificate, the coordinator by its own."""
     key = public(coordinator.public_key()).decode()
     return Greeting(load(ca).fingerprint(hashes.SHA256()).hex(), key, nonce, digest(proposal.encode()))
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """A coordinator's certificates/. Parties recognise it by them, whoever carries its letters."""
+    """A coordinator's certificates/, by which parties recognise its letters."""
 
     folder: Path
 

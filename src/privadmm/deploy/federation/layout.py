@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
@@ -20,7 +20,7 @@ from privadmm.params import Doc, fields_of
 
 NAME = "federation"  # the connection's name in Flower's config
 FLOWER = "1.41"  # pinned.py replaces Flower's internals, which may change with any minor version
-# Flower says a line for every request; what is worth one is in our own logs. FLWR_LOG_LEVEL=INFO brings them back.
+# Flower logs a line for every request; our own logs have the events. FLWR_LOG_LEVEL=INFO brings Flower's lines back.
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -30,7 +30,7 @@ QUIET = {
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 CLIENT, SERVER = "flwr-clientapp", "flwr-serverapp"
 COMMANDS = ("flwr-agentapp", CLIENT, "flwr-connector", "flwr-model", SERVER, "flwr-simulation")
-NODE = "flower-supernode"  # takes messages of the SuperLink for a party
+NODE = "flower-supernode"  # takes the SuperLink's messages to a party
 EXECUTOR = "flower-superexec"  # starts a ClientApp for each message of a node, or a ServerApp for a run
 SECRET = 32  # bytes
 CONNECTION = """[superlink]
@@ -40,7 +40,7 @@ default = "{name}"
 address = "{address}"
 root-certificates = {ca}
 """
-COORDINATOR = "PRIVADMM_COORDINATOR"  # environment variable of a SuperLink: the directory of the only job it runs
+COORDINATOR = "PRIVADMM_COORDINATOR"  # a SuperLink's environment variable: the directory of the only job it runs
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Reached:
 
 
 def dialled(listen: str, host: str) -> str:
-    """The host under which the coordinator's own processes reach a SuperLink: loopback, if it listens there."""
+    """The host at which the coordinator's own processes reach a SuperLink: loopback, if it listens there."""
     if listen in ("::", "::1"):
         return "[::1]"
     return "127.0.0.1" if listen in ("", "0.0.0.0", "127.0.0.1", "localhost") else host
 
 
 def listened(host: str) -> str:
-    """The default address on which a SuperLink listens that parties know under this name."""
+    """The default address at which a SuperLink listens, if parties reach it at this host."""
     plain = host.strip("[]")
     if plain in ("127.0.0.1", "::1", "localhost"):
         return "127.0.0.1" if plain == "localhost" else plain
@@ -91,13 +91,21 @@ class Coordinator:
         self.keys = folder / "nodes"  # the parties' public keys
         self.runs = folder / "runs"
         self.status = folder / "status.json"  # where the latest run stands
-        self.ended = folder / "ended-jobs"  # the jobs that are over, of which parties are told when a run begins
+        self.wanted = folder / "wanted.json"  # the run that was asked for last
+        self.lock = folder / "run.lock"  # held by the process that drives a run
+        self.stop = folder / "stop"  # there while the run is asked to stop
+        self.log = folder / "log"  # a line for each event of the runs
+        self.ended = folder / "ended-jobs"  # the jobs that are over: every new run tells the parties
         self.settings = folder / "coordinator.toml"  # where the SuperLink listens, and under which name it is reached
         self.invitations = folder / "invitations"  # one for each party, to be sent to it
         self.replies = folder / "replies"  # what parties sent back
-        self.retired = self.keys / "retired"  # public keys that hold no more
+        self.retired = self.keys / "retired"  # public keys that are no longer valid
         self.peers = folder / "peers.toml"  # everybody's public keys, for every party
         self.environment = {"FLWR_HOME": str(self.flower.absolute()), **QUIET, **PROMPT}
+
+    def key_of(self, number: int) -> Path:
+        """File of a party's public key."""
+        return self.keys / f"party-{number}.pub"
 
     @property
     def address(self) -> tuple[str, int]:
@@ -108,7 +116,7 @@ class Coordinator:
 
     @property
     def reached(self) -> "Reached":
-        """How the SuperLink is reached; of a directory that has no coordinator.toml, as Flower's commands do."""
+        """How the SuperLink is reached; without a coordinator.toml, as Flower's commands reach it."""
         if not self.settings.exists():
             host, port = self.address
             ca = self.certificates / "ca.pem"
@@ -120,7 +128,7 @@ class Coordinator:
         return Reached(**(values or {}))
 
     def connect(self, host: str, port: int) -> None:
-        """Write under which address Flower's commands find the SuperLink."""
+        """Write the address of the SuperLink into the config of Flower's commands."""
         ca = json.dumps(str((self.certificates / "ca.pem").absolute()))
         text = CONNECTION.format(name=NAME, address=f"{host}:{port}", ca=ca)
         path = self.flower / "config.toml"
@@ -152,30 +160,31 @@ class Coordinator:
         ]
 
     def secret(self) -> Path:
-        """File of the secret by which the SuperLink knows who may run the ServerApp; made on first use."""
+        """File of the secret that lets a process run the ServerApp for the SuperLink; made on first use."""
         path, fresh = self.folder / "superexec-secret", self.folder / f"superexec-secret.{os.getpid()}"
         if not path.exists():
             with open(fresh, "wb", opener=for_owner) as file:
                 file.write(secrets.token_bytes(SECRET))
             with suppress(FileExistsError):
-                os.link(fresh, path)  # atomic: of two processes that make one at once, the first wins
+                os.link(fresh, path)  # atomic: if two processes make a secret at once, the first wins
             fresh.unlink()
         state = path.stat()
         if state.st_size < SECRET or state.st_mode & 0o077:
             raise ConfigError(f"{path}: is too short, or not its owner's alone; remove it, and another is made")
         return path
 
-    def register(self, number: int) -> list[str]:
-        return ["flwr", "supernode", "register", str(self.keys / f"party-{number}.pub"), NAME]
 
-    def run(self, **changes: str | float | bool) -> list[str]:
-        """Command that starts a run; `changes` replace options of the app's pyproject.toml, such as `out`."""
-        options = [f"--run-config={key}={json.dumps(value)}" for key, value in changes.items()]
-        return ["flwr", "run", str(self.app), NAME, *options]
+def json_table(path: Path) -> dict[str, Any]:
+    """Read a JSON object; empty if the file is missing, unreadable or holds something else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def coordinator_in(folder: Path) -> Coordinator:
-    """The coordinator of this directory, or of the federation that is in it."""
+    """The coordinator whose directory this is, or that is in coordinator/ of this folder."""
     for place in (Coordinator(folder), Coordinator(folder / "coordinator")):
         if place.job.is_file():
             return place

@@ -5,12 +5,12 @@
     ledger.sqlite   what it has released, and its state in every job
     jobs/           the jobs that it takes part in, as they were proposed
     proposals/      with approve = "ask": the jobs that its steward is asked about, and what was decided
-    public.json     what everybody may know of its records, where party.toml does not declare it: names of columns
-    cache/          its records as they are packed, for its owner alone; may be removed at any time
+    public.json     public facts about its records that party.toml does not declare: names of columns
+    cache/          its packed records, for its owner alone; may be removed at any time
     retired-keys/   the public halves of node keys that were replaced: what they signed still counts
-    requests.log    what it was asked and what it answered, a line each; it stays here
+    requests.log    a line for each letter and its answer; it stays here
 
-A job is a proposal. It never says where records and ledger are.
+A job is a proposal: it never says where records and ledger are.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ FILE = "party.toml"
 APPROVAL_DAYS = 30.0
 LONGEST_NAME = 80  # characters
 PEERS = "peers"  # the folder of the other parties' public keys
-# Keys of [data] that are the party's own affair: where its records are; and nothing is held out.
+# Keys of [data] that a job does not decide: the place of the records, and a split, as nothing is held out.
 ITS_OWN = ("source", "format", "test_fraction", "split_seed")
 
 
@@ -170,7 +170,7 @@ class Party:
     policy: PolicyTable
     node: NodeTable
     limits: Limits
-    texts: tuple[tuple[Path, str], ...] = ()  # digests of the files that were read: this one, and that of a schema
+    texts: tuple[tuple[Path, str], ...] = ()  # the files that were read, party.toml and a schema, with digests
 
     @property
     def number(self) -> int:
@@ -190,7 +190,7 @@ class Party:
 
     @property
     def has_ledger(self) -> bool:
-        """Whether a file is there that may be a ledger. An empty one would become a new ledger when it is opened."""
+        """Whether a file is there that may be a ledger; an empty file would become a new ledger when it is opened."""
         return self.ledger.exists() and self.ledger.stat().st_size > 0
 
     @property
@@ -208,7 +208,7 @@ class Party:
         return self.policy.made(self.limits)
 
     def admit(self, config: Config, parties: int) -> None:
-        """Refuse, before a record is read, a job that this party does not take part in whatever it costs."""
+        """Refuse, before a record is read, a job that this party does not take part in at any cost."""
         mode, least, privacy = self.policy.mode, self.policy.minimum_parties, config.privacy
         if config.run.mode != mode:
             why = (
@@ -221,7 +221,7 @@ class Party:
             raise refused(f"the policy has minimum_parties = {least} and the job {parties}; {EVERY_JOB}", "policy")
         for key in fields_of(DataTable):
             own, asked = getattr(self.data, key), getattr(config.data, key)
-            # Whether records can be read in another way than the party declares would tell of them.
+            # To learn whether records can be read in another way would tell something about them.
             if key not in ITS_OWN and own != asked:
                 raise refused(
                     f"party.toml has [data] {key} = {show(own)} and the job {show(asked)}: a party's records are read "
@@ -240,7 +240,7 @@ class Party:
     def admit_sum(self, asked: SecureSum, parties: int) -> None:
         """Refuse a secure sum that tolerates fewer who collude, or has fewer parties, than the policy accepts.
 
-        Where the policy says nothing, shares are of all parties that are pinned, also of a job for a few of them.
+        Where the policy is silent, the usual shares count all parties that are pinned, even if the job has only a few.
         """
         self.fixed.admit_sum(asked, parties)
         known = max(parties, 1 + len(list((self.folder / PEERS).glob("party-*.pub"))))
@@ -266,13 +266,24 @@ TABLES: Mapping[str, type[Any]] = {
 }
 
 
+def made(kind: type[Any], raw: object, at: tuple[str, ...], report: Report) -> Any:
+    """Make a table of this kind from a file's section; BAD if anything in it is wrong, which the report then has."""
+    values = read_table(fields_of(kind), raw, at, report)
+    return BAD if values is None else kind(**values)
+
+
+def check_sections(raw: Mapping[str, Any], known: Mapping[str, Any], report: Report) -> None:
+    """Report the sections of a file that it cannot have."""
+    for name in raw.keys() - known.keys():
+        report.add((name,), "unknown section", ", ".join(f"[{section}]" for section in known))
+
+
 def read(folder: Path) -> Party:
     """Read the party of this directory; a ConfigError lists everything that is wrong with its file."""
     path = folder / FILE
     text, raw = load(path)
     report = Report(str(path), Lines(text))
-    for name in raw.keys() - TABLES.keys():
-        report.add((name,), "unknown section", ", ".join(f"[{known}]" for known in TABLES))
+    check_sections(raw, TABLES, report)
     tables: dict[str, Any] = {}
     texts = [(path, digest(text.encode()))]
     for name, kind in TABLES.items():
@@ -282,8 +293,7 @@ def read(folder: Path) -> Party:
             words, columns = load(schema)
             texts.append((schema, digest(words.encode())))
             section = section | {"schema": columns}
-        values = read_table(fields_of(kind), section, (name,), report)
-        tables[name] = BAD if values is None else kind(**values)
+        tables[name] = made(kind, section, (name,), report)
     policy = tables["policy"]
     if policy is not BAD and policy.mode == "deployment" and policy.epsilon is None:
         report.add(("policy", "epsilon"), 'missing beside mode = "deployment"', "a number > 0")

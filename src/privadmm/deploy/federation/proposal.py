@@ -1,7 +1,7 @@
 """A job as it is proposed to the parties: the config without anybody's files, and public facts.
 
-The text is a config file, so that a party reads it with the same checks as anybody else. It holds no path, and nothing
-that the coordinator alone decides, such as where it keeps the run or how long it waits.
+The text is a config file, so that a party reads it with the same checks as any other config. It holds no path, and
+nothing that concerns the coordinator alone, such as where it keeps the run or how long it waits.
 """
 
 import json
@@ -47,7 +47,7 @@ def neutral(config: Config) -> Config:
         onehot = data.source == "embedded:adult"
         bound = data.row_bound or (adult.SCHEMA.row_bound if onehot else adult.A9A_BOUND)
         data = replace(data, classes=adult.CLASSES, row_bound=None if data.rows == "unit" else bound, encoding="minmax")
-    source = "own.npz" if data.schema is None else "own.csv"  # a name where one is needed; every party reads its own
+    source = "own.npz" if data.schema is None else "own.csv"  # a placeholder: every party reads its own file
     return replace(
         config,
         data=replace(data, source=source, format=None, test_fraction=0.0, split_seed=0),
@@ -115,17 +115,17 @@ class Proposal:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of all that a steward approves: the whole proposal, and the version that counts its cost."""
+        """Digest of all that a steward approves: the whole proposal, and the version that counts its cost."""
         said = ["privadmm proposal, version 1", __version__, self.pack().decode()]
         return digest(json.dumps(said).encode())
 
     @property
     def code(self) -> str:
-        """The digest as people compare and type it: eight groups of four digits, which no other proposal has."""
+        """The start of the digest, which no other proposal has, for people to compare and type."""
         return "-".join(self.digest[at : at + 4] for at in range(0, CODE, 4))
 
     def keep(self, folder: Path) -> "Kept":
-        """Write it into a party's jobs/. The same again changes nothing; another under the same id is refused."""
+        """Write it into a party's jobs/. The same again changes nothing; another proposal with this id is refused."""
         folder.mkdir(exist_ok=True)
         path, config = folder / f"{self.id}.json", folder / f"{self.id}.toml"
         if path.exists():
@@ -150,7 +150,7 @@ class Kept:
     config: Config
 
     def __post_init__(self) -> None:
-        """Refuse facts of another number of parties than the text has, or of columns where it splits none."""
+        """Refuse facts that do not fit the text: another number of parties, or columns where it splits rows."""
         parties, sizes, columns = parties_of(self.config), len(self.proposal.sizes), len(self.proposal.columns)
         if (sizes, columns) != (parties, parties if self.config.parties.split == "features" else 0):
             raise refused(f"the job has {parties} parties, with sizes of {sizes} and columns of {columns}")
@@ -174,7 +174,7 @@ class Kept:
 
 
 def read_text(path: Path) -> Config:
-    """Read a proposal's config. It may name no file to read: which one would be the coordinator's choice."""
+    """Read a proposal's config. It may name no file: the coordinator would choose what a party reads."""
     _, raw = load(path)
     data = table if isinstance(table := raw.get("data"), dict) else {}
     if isinstance(data.get("schema"), str) or str(data.get("source")).startswith("embedded:"):
@@ -190,7 +190,7 @@ def read_text(path: Path) -> Config:
 
 
 def expected(config: Config) -> Job:
-    """The job as far as it is known before parties are asked; an error asks for numbers that its plan needs."""
+    """The job as it is known before parties are asked; using a number that is not known raises an error."""
     plain, sizes = neutral(config), config.parties.sizes
     known = undeclared_sizes(config, parties_of(config)) if sizes is None else sizes
     if plain.parties.split == "features":

@@ -12,12 +12,12 @@ T = TypeVar("T")
 Letter = Mapping[str, str | int | bytes]
 LETTER = "letter"  # name of the record in a Flower message that carries a letter
 HASH = re.compile("[0-9a-f]{64}")
-MOST_TOLD = 10_000  # earlier receipts, and jobs that are over, of which one `begin` tells
+MOST_TOLD = 10_000  # earlier receipts, and ended jobs, that one `begin` may list
 
 
 @dataclass(frozen=True)
 class Greeting:
-    """Who asks whom for what in one hello. Both sides sign it, so a signature is of no use in another exchange."""
+    """What identifies one hello. Both sides sign all of it, so a signature does not fit another hello."""
 
     federation: str  # digest of the authority's certificate, by which a party knows its coordinator
     coordinator: str  # the coordinator's public key
@@ -38,7 +38,7 @@ class Greeting:
 
 
 def _reader(kind: type[T], name: str) -> Callable[[Letter, str], T]:
-    """Make a function that returns one field of a letter, or raises ValueError if it is missing or of another type."""
+    """Make a function that returns a field of a letter, or raises ValueError if it is missing or of another type."""
 
     def read(letter: Letter, key: str) -> T:
         value = letter.get(key)

@@ -1,4 +1,4 @@
-"""Signatures with a node's or a coordinator's key. It loads no certificates, which a letter of one round needs not."""
+"""Signatures with a node's or a coordinator's key, without certificates: the letter of a round needs none."""
 
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def scheme(key: Any, name: Any) -> tuple[Any, ...]:
     """The arguments with which a key of this kind signs and verifies; `name` is for the error."""
     if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
         try:
-            # The same content then has the same signature, so that a letter that is repeated gets the same bytes.
+            # The same content then has the same signature: a repeated letter gets the same bytes.
             return (ec.ECDSA(hashes.SHA256(), deterministic_signing=True),)
         except UnsupportedAlgorithm:  # an OpenSSL before 3.2
             return (ec.ECDSA(hashes.SHA256()),)

@@ -1,12 +1,12 @@
 """The ClientApp: one process per message, which answers from the party's directory.
 
-Its node says where that is, with `--node-config 'party="DIRECTORY"'`; no message and no run's config does.
+The node names that directory, with `--node-config 'party="DIRECTORY"'`; messages and runs' configs cannot.
 """
 
 import os
 import signal
 
-# numpy and scipy bring a BLAS pool each, and more threads than one change bits; scipy is not loaded yet.
+# More BLAS threads than one change bits. This limits also the pool that scipy brings, which is not loaded yet.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from pathlib import Path
@@ -31,7 +31,7 @@ def query(message: Message, context: Context) -> Message:
     folder, letter = context.node_config.get("party"), message.content.get(LETTER)
     reply: dict[str, str | int | bytes] = dict(STRAY)
     if isinstance(folder, str) and isinstance(letter, ConfigRecord):
-        # A step that a signal breaks off after records were read is charged, and locks the ledger: it ends first.
+        # A step that a signal breaks off after it has read records is charged and locks the ledger: let it end first.
         with stop_signals() as signals, one_blas_thread():
             reply = answer(Path(folder), {str(key): value for key, value in letter.items()})
         for number in signals[:1]:

@@ -1,8 +1,8 @@
-"""Says in a line each when a node's connection to its SuperLink is made, lost and back, for its operator and its log.
+"""Prints a line when a node's connection to its SuperLink is made, lost and back, for the operator and the journal.
 
-Flower tries again for as long as it takes, with a warning for each try. These are left out: what matters is when the
-connection changes. Of a node that is not let in it says that it "could not be activated"; what to do about that is said
-here instead. FLWR_LOG_LEVEL=INFO brings Flower's own lines back.
+Flower retries for ever, with a warning for each try. These warnings are left out: only changes of state matter.
+If a node is not let in, Flower says that it "could not be activated"; the line here says what to do about it.
+FLWR_LOG_LEVEL=INFO brings Flower's own lines back.
 """
 
 import argparse
@@ -23,14 +23,14 @@ NOT_LET_IN = "[code: 2004]"  # Flower's number for a node whose key it does not 
 
 
 class Connection:
-    """Whether a node is connected, and what is said of it; `who` is connected to `address`."""
+    """The state of a node's connection, and the lines about it; `who` is connected to `address`."""
 
     def __init__(self, who: str, address: str, key: str, tell: Callable[[str], None], reply: str = REPLY) -> None:
         self.who, self.address, self.key, self.tell, self.reply = who, address, key, tell, reply
-        self.up: bool | None = None  # None: it was not tried yet
-        self.made = False  # whether it was up before
+        self.up: bool | None = None  # None: not tried yet
+        self.made = False  # whether it was ever up
         self.since = time.monotonic()
-        self.lock = threading.Lock()  # answers and letters go over it at once
+        self.lock = threading.Lock()  # answers and letters share the connection
 
     def connected(self) -> None:
         """The SuperLink let the node in, or answers again."""
@@ -64,7 +64,7 @@ class Connection:
 
 
 def tell_connection(main: ModuleType, fleet: ModuleType, connection: Connection) -> None:
-    """Have Flower's node tell of its connection. `main` is its main loop, `fleet` what carries its requests."""
+    """Make Flower's node report its connection. `main` is its main loop, `fleet` the module that sends requests."""
     begin, retrying, leave = main._init_connection, fleet.make_simple_http_retry_invoker, fleet.flwr_exit
 
     @contextmanager
@@ -79,7 +79,7 @@ def tell_connection(main: ModuleType, fleet: ModuleType, connection: Connection)
 
         def on_success(state: Any) -> None:
             succeeded(state)
-            if connection.made:  # before that, an answer may be that the node is not let in
+            if connection.made:  # before, an answer may say that the node is not let in
                 connection.connected()
 
         def on_backoff(state: Any) -> None:
@@ -100,12 +100,12 @@ def tell_connection(main: ModuleType, fleet: ModuleType, connection: Connection)
 
 
 def reason(error: object) -> str:
-    """What went wrong, in a line."""
+    """An error in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def own_connection() -> Connection:
-    """The connection of the party whose node this process is, by the options that `privadmm federation node` gave."""
+    """The connection of the node in this process, from the options that `privadmm federation node` gave it."""
     from privadmm.deploy.federation.keys import fingerprint
     from privadmm.deploy.federation.party import read
     from privadmm.deploy.federation.signing import public_of
@@ -125,7 +125,7 @@ def own_connection() -> Connection:
 
 
 def hush() -> None:
-    """Leave out what is said in other words here, and what Flower's web server says of itself."""
+    """Drop Flower's lines that this module says in other words, and the chatter of its web server."""
     if os.environ.get("FLWR_LOG_LEVEL", "WARNING") not in ("WARNING", "ERROR", "CRITICAL"):
         return
     logging.getLogger("flwr").addFilter(

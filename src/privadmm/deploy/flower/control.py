@@ -1,7 +1,7 @@
-"""What a coordinator asks of its SuperLink: start a run, stop one. `flwr` is not called.
+"""Asks the coordinator's SuperLink to start or stop a run, without calling the command `flwr`.
 
-As a program it submits a run again whose process is gone. The supervisor starts it, so that Flower is loaded by a
-process that ends.
+As a program it submits a run again whose process is gone. The supervisor starts that program, so that Flower is loaded
+by a process that ends.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import hashlib
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privadmm.deploy.federation.hub.state import (
     Stop,
@@ -26,14 +26,11 @@ from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.flower.registry import connected
 from privadmm.errors import ClusterError, ConfigError
 
-if TYPE_CHECKING:
-    pass
-
 TRIES = 5  # submissions in a row without a round done, after which a run has failed
 
 
 def submit(place: Coordinator, asked: Wanted) -> Wanted:
-    """Start a run for what was asked; the caller holds the lock of whoever drives."""
+    """Start a run for this request; the caller holds the lock for driving."""
     from flwr.cli.build import build_fab_from_disk
     from flwr.common.serde import fab_to_proto, user_config_to_proto
     from flwr.proto.control_pb2 import StartRunRequest
@@ -61,7 +58,7 @@ def begun(place: Coordinator, asked: Wanted) -> bool:
 
 
 def stop(place: Coordinator, run: str) -> None:
-    """Stop a run at the SuperLink, in whatever state it is. One that is over already is no error."""
+    """Stop a run at the SuperLink, whatever its state. It is no error if the run is over already."""
     from flwr.proto.control_pb2 import StopRunRequest
 
     with contextlib.suppress(ClusterError), connected(place) as client:
@@ -73,13 +70,13 @@ def stopped_by_hand(place: Coordinator, run: str) -> bool:
     from flwr.proto.control_pb2 import ListRunsRequest
 
     with contextlib.suppress(ClusterError), connected(place) as client:
-        found = client.ListRuns(ListRunsRequest(run_id=int(run))).run_dict
-        return any(one.status.sub_status == "stopped" for one in found.values())
+        runs = client.ListRuns(ListRunsRequest(run_id=int(run))).run_dict
+        return any(known.status.sub_status == "stopped" for known in runs.values())
     return False
 
 
 def again(place: Coordinator) -> None:
-    """Submit the wanted run once more, unless it is driven, over, to be stopped, or makes no progress."""
+    """Submit the wanted run again, unless it is driven, over, asked to stop, or makes no progress."""
     with driving(place, 0.0) as free:
         asked, status = wanted(place), read_status(place)
         if not free or asked is None or asked.over:
@@ -90,7 +87,7 @@ def again(place: Coordinator) -> None:
             end(place, "stopped", "the run was stopped", "InterruptedRunError")
             return
         if last is not None:
-            stop(place, last)  # so that it does not start after all
+            stop(place, last)  # so that the old one does not start after all
         done = int(status.get("round") or 0) if status.get("run") == last else asked.round
         idle = 0 if done > asked.round else asked.idle + 1
         if idle > TRIES:

@@ -1,14 +1,14 @@
 """A node's SuperExec that answers each letter in a process of its own, as Flower's does, but imports nothing again.
 
-Flower's starts Python once for every message: a second of work before the first line of ours runs. This one has loaded
-what answers a letter, and forks. It never reads a letter itself, so no process knows more than one.
+Flower's starts Python for every message: a second of work before our first line runs. This one has already loaded what
+answers a letter, and forks. It never reads a letter itself, so no process knows more than one.
 
-A fork shares what its parent had drawn from a generator of random numbers, and must not draw the same again. The parent
-draws nothing: secure noise comes from OpenDP, which it does not load, and keys from the system, which knows of forks.
-Once OpenDP is loaded here, or privadmm's files are no longer those that were, letters are answered by a new Python.
+A fork inherits the state of random generators, and must not draw what another fork draws. The parent has no such state:
+secure noise comes from OpenDP, which it does not load, and keys from the system, which handles forks. Once OpenDP is
+loaded here, or privadmm's files have changed, letters are answered by a new Python.
 
-A process that answers ends with its node. Flower's own watch looks whether the parent's number is taken, and a dead
-parent that nobody waits for keeps it; until its requests give up, after a minute, such a process lives on.
+A process that answers must end with its node. Flower checks only whether the parent's process id is in use, and a dead
+parent that nobody waits for keeps its id: such a process would live on until its requests give up, after a minute.
 """
 
 import os
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import privadmm
 from privadmm.deploy.federation.hub.supervisor import end_with_parent
 
-# What most letters import on their way, and each would import again.
+# Modules that most letters need, loaded once for all.
 ALREADY = (
     "privadmm.deploy.federation.keys",
     "privadmm.deploy.federation.signing",
@@ -37,7 +37,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 
 
 def fork_for_letters(runtime: ModuleType, executor: Any, client_app: str) -> None:
-    """Have Flower's executor fork for ClientApps. `runtime` is Flower's module that runs one."""
+    """Make Flower's executor fork for ClientApps. `runtime` is Flower's module that runs a ClientApp."""
     anew: Callable[..., Any] = executor.launch
     accepted = import_module("flwr.supercore.superexec.executor.types").LaunchResult.accepted
     for name in ALREADY:
@@ -55,7 +55,7 @@ def fork_for_letters(runtime: ModuleType, executor: Any, client_app: str) -> Non
         return accepted()
 
     def reconcile(self: Any) -> None:
-        with suppress(ChildProcessError):  # there is none
+        with suppress(ChildProcessError):  # there is no child
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
@@ -63,10 +63,10 @@ def fork_for_letters(runtime: ModuleType, executor: Any, client_app: str) -> Non
 
 
 def stamp() -> tuple[int, int]:
-    """What changes when another privadmm is installed in the place of this one."""
+    """A stamp that changes when another privadmm is installed in place of this one."""
     with suppress(OSError):
-        found = Path(privadmm.__file__).stat()
-        return found.st_ino, found.st_mtime_ns
+        state = Path(privadmm.__file__).stat()
+        return state.st_ino, state.st_mtime_ns
     return 0, 0
 
 
@@ -77,7 +77,7 @@ def answer(runtime: ModuleType, spec: Any, parent: int) -> NoReturn:
         for number in SIGNALS:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         end_with_parent(parent)
-        # What is to be done at the parent's end is not for this process.
+        # The parent's exit handlers are not for this process.
         import_module("flwr.supercore.exit.exit_handler").registered_exit_handlers.clear()
         path = spec.root_certificates_path
         runtime.run_clientapp(
@@ -97,4 +97,4 @@ def answer(runtime: ModuleType, spec: Any, parent: int) -> NoReturn:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(code)  # not by way of what the parent would do at its own end
+        os._exit(code)  # skips what the parent would do at its own end

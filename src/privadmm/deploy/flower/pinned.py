@@ -1,8 +1,8 @@
 """Replaces Flower's commands that run apps: these run privadmm's own apps, and no code that comes with a run.
 
 In Flower the code that runs beside a party's records, and at the coordinator, comes in a bundle from whoever may start
-a run. These commands take messages as Flower's do, and neither unpack nor import a bundle. `privadmm federation node`
-and `superlink` put them before Flower's on PATH, with a refusal for every other command that a run could ask for.
+a run. These commands take messages as Flower's do, and never unpack or import a bundle. `privadmm federation node` and
+`superlink` put them before Flower's on PATH, with a refusal for every other command that a run could ask for.
 """
 
 import argparse
@@ -30,9 +30,9 @@ def client() -> None:
 
 
 def client_runtime() -> ModuleType:
-    """Flower's module that runs a ClientApp, with the party's own in the place of whatever comes with a run."""
+    """Flower's module that runs a ClientApp, changed to run the party's own app instead of a run's."""
     known_flower()
-    # Not by way of Flower's own command, which imports twice as much.
+    # Not through Flower's own command, which imports twice as much.
     runtime = import_module("flwr.supernode.runtime.run_clientapp")
     from privadmm.deploy.flower.client import app
 
@@ -60,10 +60,10 @@ def executor() -> None:
     from privadmm.deploy.flower.connection import hush
     from privadmm.deploy.flower.forking import fork_for_letters
 
-    hush()  # it starts beside the node that it asks for letters, and tries until that listens
+    hush()  # it starts beside the node, and tries until the node listens
     runtime = client_runtime()
     unopened("flwr.supercore.cli")
-    end_with_parent()  # as at the coordinator, below
+    end_with_parent()  # for the reason given in `server`
     module = import_module("flwr.supercore.superexec.executor.subprocess_executor")
     known = getattr(module, "SubprocessExecutor", None)
     if not all(hasattr(known, name) for name in ("launch", "reconcile")):
@@ -84,7 +84,7 @@ def coordinators_executor() -> None:
 def server() -> None:
     """Run a coordinator's ServerApp, from its own directory: whoever starts a run may change its options only."""
     known_flower()
-    end_with_parent()  # Flower looks for the parent's number, which a dead one keeps where nobody waits for it
+    end_with_parent()  # Flower looks for the parent's process id, which a dead parent may keep
     place = Coordinator(Path(os.environ[COORDINATOR]))
     command = import_module("flwr.superlink.cli.flwr_serverapp")
     runtime = import_module("flwr.superlink.runtime.run_serverapp")
@@ -100,7 +100,7 @@ def known_flower() -> None:
 
 
 def replaced(runtime: ModuleType, **others: Callable[..., Any]) -> None:
-    """Replace functions in a module of Flower's; the process ends if it has no such function."""
+    """Replace functions in a module of Flower's; the process ends if the module has no such function."""
     for name, other in others.items():
         if not hasattr(runtime, name):
             sys.exit("this Flower unpacks bundles in another way than privadmm knows: nothing was run")
@@ -118,7 +118,7 @@ def nothing(*_: object, **__: object) -> None:
 
 
 def parsed() -> dict[str, Any]:
-    """Options that a node gives its ClientApp. One that is not known ends the process: nothing is guessed."""
+    """Parse the options that a node gives its ClientApp. An unknown option ends the process: nothing is guessed."""
     parser = argparse.ArgumentParser("flwr-clientapp")
     parser.add_argument("--runtime-api-address", required=True)
     parser.add_argument("--token", required=True)

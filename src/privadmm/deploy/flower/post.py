@@ -1,4 +1,4 @@
-"""Letters as Flower messages, pushed and pulled: `send_and_receive` would sleep for three seconds between looks."""
+"""Sends letters as Flower messages by push and pull: `send_and_receive` sleeps for three seconds between looks."""
 
 import logging
 import time
@@ -13,8 +13,8 @@ from privadmm.deploy.federation.protocol import LETTER, Letter
 logger = logging.getLogger(__name__)
 POLL = 0.2  # seconds between looks for answers
 AGAIN = 30.0  # seconds without any answer after which a letter is sent again, in case its node lost it
-SHARE = 2.0  # and as many for each letter under way: in a rehearsal all nodes share a few cores
-PAUSE = 3.0  # seconds after which a letter is sent again that Flower did not take or could not deliver
+SHARE = 2.0  # further seconds for each letter under way: in a rehearsal all nodes share a few cores
+PAUSE = 3.0  # seconds before a letter is sent again that Flower did not take or could not deliver
 Watch = Callable[[Collection[int], Collection[int]], None]
 
 
@@ -23,15 +23,15 @@ class FlowerPost:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self.longest = 0.0  # seconds that an answer took
+        self.longest = 0.0  # most seconds that an answer took
         self.repeats = 0  # letters that were sent again
         self.owners: dict[int, bytes] = {}  # the public key of each node that was there
-        self.watch: Watch = lambda waiting, asked: None  # hears at every look who has not answered of those asked
+        self.watch: Watch = lambda waiting, asked: None  # called at every look: who has not answered, who was asked
 
     def nodes(self) -> Sequence[int]:
-        found = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
-        self.owners |= found
-        return sorted(found)
+        present = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
+        self.owners |= present
+        return sorted(present)
 
     def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
         began = time.monotonic()
@@ -60,12 +60,12 @@ class FlowerPost:
                     logger.info("node %d: %s", node, reply.error.reason if reply.has_error() else other)
                     due[node] = min(due[node], time.monotonic() + PAUSE)
                     continue
-                # An answer without a letter is an answer too: whoever asked complains and names the node.
+                # A message without a letter counts as an empty answer: the caller complains and names the node.
                 letter = reply.content.get(LETTER)
                 answers[node] = dict(letter) if isinstance(letter, ConfigRecord) else {}
                 heard = time.monotonic()
                 self.longest = max(self.longest, heard - began)
-                # As long as answers come, the others may well be at work.
+                # As long as answers come, the other nodes are probably at work.
                 due |= {other: max(due[other], heard + AGAIN) for other in sent.values()}
             if len(answers) < len(letters):
                 time.sleep(POLL)
@@ -73,7 +73,7 @@ class FlowerPost:
         return answers
 
     def _push(self, letters: Mapping[int, Letter], seconds: float) -> dict[str, int]:
-        """Send letters; the nodes of those that Flower took, by message id. On a slow machine it may take none."""
+        """Send letters; returns node by message id for those that Flower took. On a slow machine it may take none."""
         messages = [
             Message(RecordDict({LETTER: ConfigRecord(dict(letter))}), node, "query", ttl=max(seconds, 1.0))
             for node, letter in letters.items()

@@ -1,13 +1,12 @@
-"""Which nodes a SuperLink lets in: as many keys as the coordinator has in nodes/, and none that is retired.
+"""Which nodes a SuperLink lets in: those whose keys the coordinator has in nodes/, and no retired ones.
 
-As a program, `python -m privadmm.deploy.flower.registry DIRECTORY` registers what is missing and takes back what is
-retired: the coordinator's SuperLink is kept up with it, so that nobody calls Flower's commands by hand.
+As a program, `python -m privadmm.deploy.flower.registry DIRECTORY` registers missing keys and takes back retired ones.
+The process that keeps the SuperLink up starts it, so that nobody calls Flower's commands by hand.
 """
 
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.data.files import for_owner
+from privadmm.deploy.federation.hub.state import take_lock
 from privadmm.deploy.federation.keys import as_flower
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.errors import ClusterError, ConfigError
@@ -29,7 +29,7 @@ class Registered:
     id: int
     status: str  # registered, online, offline or unregistered
     key: bytes
-    seen: str = ""  # when it was last there, as far as Flower tells; empty: never
+    seen: str = ""  # when it was last there, as far as Flower tells; empty for never
 
     @property
     def gone(self) -> bool:
@@ -38,7 +38,7 @@ class Registered:
 
 @contextmanager
 def connected(place: Coordinator) -> Iterator[Any]:
-    """A connection to the coordinator's own SuperLink. What Flower says of a failure becomes one line."""
+    """Connect to the coordinator's own SuperLink. Flower's account of a failure becomes one line."""
     os.environ.update(place.environment)
     host, port = place.address
     try:
@@ -75,25 +75,25 @@ def nodes(client: Any) -> list[Registered]:
 
     answer = client.ListNodes(ListNodesRequest())
     return [
-        Registered(one.node_id, one.status, one.public_key, one.last_deactivated_at or one.online_until or "")
-        for one in answer.nodes_info
+        Registered(node.node_id, node.status, node.public_key, node.last_deactivated_at or node.online_until or "")
+        for node in answer.nodes_info
     ]
 
 
 def known(place: Coordinator) -> dict[int, Registered | None]:
-    """The node of every party whose public key is in nodes/; None: its key is not registered."""
+    """The node of every party whose public key is in nodes/; None if the key is not registered."""
     with connected(place) as client:
-        by_key = {one.key: one for one in nodes(client)}
+        by_key = {node.key: node for node in nodes(client)}
     return {number_of(path): by_key.get(as_flower(path)) for path in sorted(place.keys.glob("party-*.pub"))}
 
 
 def agree(place: Coordinator) -> dict[str, list[str]]:
-    """Register the keys in nodes/ that are not, and take back those that are retired."""
+    """Register the keys in nodes/ that are missing, and take back those that are retired."""
     from flwr.proto.control_pb2 import UnregisterNodeRequest
 
     done: dict[str, list[str]] = {"registered": [], "unregistered": [], "spent": []}
     with connected(place) as client, alone(place):
-        by_key = {one.key: one for one in nodes(client)}
+        by_key = {node.key: node for node in nodes(client)}
         for path in sorted(place.keys.glob("party-*.pub")):
             key = as_flower(path)
             if key not in by_key:
@@ -102,9 +102,9 @@ def agree(place: Coordinator) -> dict[str, list[str]]:
             elif by_key[key].gone:
                 done["spent"].append(path.stem)  # Flower takes no key a second time
         for path in sorted(place.retired.glob("party-*.pub")):
-            one = by_key.get(as_flower(path))
-            if one is not None and not one.gone:
-                client.UnregisterNode(UnregisterNodeRequest(node_id=one.id))
+            node = by_key.get(as_flower(path))
+            if node is not None and not node.gone:
+                client.UnregisterNode(UnregisterNodeRequest(node_id=node.id))
                 done["unregistered"].append(path.stem)
     return done
 
@@ -113,31 +113,23 @@ def agree(place: Coordinator) -> dict[str, list[str]]:
 def alone(place: Coordinator, seconds: float = 30.0) -> Iterator[None]:
     """Let one process at a time register keys: of two at once, Flower shows an error for each key of the second.
 
-    Nothing else depends on it, so whoever cannot have the lock within this time goes on without.
+    Nothing else depends on the lock: without it after this time, the process goes on.
     """
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
     with ExitStack() as held:
         with suppress(OSError):
-            file = held.enter_context(open(place.folder / LOCK, "a", opener=for_owner))
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                with suppress(BlockingIOError):
-                    flock(file, LOCK_EX | LOCK_NB)
-                    break
-                time.sleep(0.05)
+            take_lock(held.enter_context(open(place.folder / LOCK, "a", opener=for_owner)), seconds)
         yield
 
 
 def register(client: Any, key: bytes, name: str) -> bool:
-    """Register a key; whether it was this process that did it, and not another at the same moment."""
+    """Register a key; returns False if another process did so at the same moment."""
     import httpx
     from flwr.proto.control_pb2 import RegisterNodeRequest
 
     try:
         client.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
     except httpx.HTTPStatusError:
-        if key not in [one.key for one in nodes(client)]:
+        if key not in [node.key for node in nodes(client)]:
             raise
         return False
     return True

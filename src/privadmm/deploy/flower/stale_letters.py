@@ -1,13 +1,13 @@
-"""Keeps a node's answers in step with its letters, also where a run or the process that answers ends at a bad moment.
+"""Keeps a node's answers in step with its letters, even if a run or an answering process ends at a bad moment.
 
 Flower's node takes a letter, waits until there is any answer, sends that, and takes the next letter. If a run ends
-while a letter of it is fetched, the node waits for no answer to it, and yet leaves its task open. The answer, or an
-error in its place, goes out when the answer to the next letter is due, and every answer after it is one letter late.
+while one of its letters is fetched, the node does not wait for the answer, but leaves the letter's task open. That
+answer, or an error, then goes out when the next letter's answer is due, and all later answers are one letter late.
 
-If the process that answers ends after it took its task and before it read the letter, or without leaving an answer,
-nobody will answer, and the node would wait for ever. An error then goes out in the answer's place, and whoever asked
-asks again. That charges nothing twice: the same letter is answered from the ledger with the same bytes, once it was
-answered there, and a deployment's step that died in between has locked its ledger.
+If an answering process ends after it took its task and before it read the letter, or without leaving an answer, nobody
+will answer, and the node would wait for ever. An error then goes out in place of the answer, and the coordinator asks
+again. That charges nothing twice: a letter that was answered gets the same bytes from the ledger, and a deployment's
+step that died halfway has locked its ledger.
 """
 
 from types import ModuleType
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def keep_in_step(main: ModuleType) -> None:
-    """Have Flower's node send answers until that to its last letter is among them. `main` is the node's main loop."""
+    """Make Flower's node send answers until its last letter is answered. `main` is the node's main loop."""
     take, push, fetch, over = (
         main._pull_and_store_message,
         main._push_messages,
@@ -27,9 +27,9 @@ def keep_in_step(main: ModuleType) -> None:
     def take_and_note(*, receive: Any, **named: Any) -> Any:
         def noted() -> Any:
             nonlocal last
-            if (found := receive()) is not None:
-                last = found[0].metadata.message_id
-            return found
+            if (taken := receive()) is not None:
+                last = taken[0].metadata.message_id
+            return taken
 
         return take(receive=noted, **named)
 
@@ -46,7 +46,7 @@ def keep_in_step(main: ModuleType) -> None:
     def fetch_or_fail(*given: Any, **named: Any) -> Any:
         try:
             return fetch(*given, **named)
-        except over:  # is no Exception, and Flower ends the task of a letter only after one
+        except over:  # no subclass of Exception; Flower ends a letter's task only after an Exception
             raise RuntimeError("its run is over") from None
 
     main.__dict__.update(
@@ -55,18 +55,19 @@ def keep_in_step(main: ModuleType) -> None:
 
 
 def end_unanswered(states: ModuleType) -> None:
-    """Have a node answer with an error a letter whose task is over. `states` is Flower's module of a node's state."""
+    """Make a node answer with an error if a letter's task is over. `states` is Flower's module of a node's state."""
     kind, crashed = states.InMemoryNodeState, states.CLIENT_APP_CRASHED_ERROR
     client, over = states.TaskType.CLIENT_APP, "finished"
     finish, expire = kind.finish_task, kind._on_task_tokens_expired
 
     def alone(state: Any, tasks: Any) -> set[int]:
-        """Runs of these tasks for which no other process is at work, or will be."""
-        at_work = {one.run_id for one in state.task_store.values() if one.type == client and one.status.status != over}
-        return {one.run_id for one in tasks if one.type == client} - at_work
+        """The runs of these tasks, except runs for which another process is at work or waits."""
+        known = state.task_store.values()
+        at_work = {task.run_id for task in known if task.type == client and task.status.status != over}
+        return {task.run_id for task in tasks if task.type == client} - at_work
 
     def count_as_read(state: Any, runs: set[int]) -> None:
-        """Flower's errors are for letters that were read."""
+        """Mark these runs' letters as read: Flower sends errors only for letters that were read."""
         with state.lock_msg_store:
             for entry in state.msg_store.values():
                 letter = entry.message.metadata
@@ -77,7 +78,7 @@ def end_unanswered(states: ModuleType) -> None:
     def finished(self: Any, task_id: int, sub_status: str, details: str) -> bool:
         done: bool = finish(self, task_id, sub_status, details)
         if done:
-            with self.lock_task_store:  # held to the end: a letter is stored after its task, so it is none of these
+            with self.lock_task_store:  # held to the end, so that no letter of a new task is among these
                 runs = alone(self, [self.task_store[task_id]])
                 count_as_read(self, runs)
                 self._store_error_replies(runs, crashed)  # except for letters that have an answer

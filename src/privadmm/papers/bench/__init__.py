@@ -1,1 +1,1 @@
-"""Speed, measured: workloads with a reference beside each, their goals, and the distance from the machine's floor."""
+"""Measures speed: workloads beside references, their goals, and how far each is from the least possible time."""

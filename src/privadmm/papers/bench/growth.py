@@ -1,6 +1,6 @@
 """How time grows: DP-ADMM with three sizes of one thing at a time, and the exponent that fits on a log-log scale.
 
-An exponent of 1 is time in proportion. Below 1, what does not grow still counts at these sizes.
+An exponent of 1 means time in proportion to size. Below 1, a constant part of the time still counts at these sizes.
 """
 
 import time
@@ -36,20 +36,20 @@ STEPS |= {"features": (50, 200, 800), "replicas": (1, 8, 64)}
 
 
 def seconds(sizes: Sizes, repeats: int) -> float:
-    """CPU seconds of a training, the fastest of some; making data and job is not part of it."""
+    """CPU seconds of a training, the fastest of `repeats`; making data and job does not count."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(sizes.parties * sizes.records, sizes.features), scale=sizes.features**-0.5)
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
     shards = Shards.build(X, y, np.split(np.arange(len(y)), sizes.parties), row_bound=2.0)
     facts = (shards.sizes, shards.dim, sizes.rounds, graphs.star(sizes.parties), Logistic(), L2(1e-3))
-    found = []
+    times = []
     for _ in range(repeats):
         job = Job(DPADMM(D_w=30.0, rho=0.1), Public(*facts, Target(1.0, 1e-6), replicas=sizes.replicas))
         parties = cluster(job, shards, Simulation(0))
         begin = time.process_time()
         train(job, parties)
-        found.append(time.process_time() - begin)
-    return min(found)
+        times.append(time.process_time() - begin)
+    return min(times)
 
 
 def exponent(sizes: list[int], times: list[float]) -> float:
@@ -58,10 +58,10 @@ def exponent(sizes: list[int], times: list[float]) -> float:
 
 
 def growth(quick: bool) -> list[dict[str, Any]]:
-    found = []
+    curves = []
     for name, steps in STEPS.items():
         sizes = [max(1, step // 4) for step in steps] if quick else list(steps)
         base = replace(Sizes(), records=50) if quick else Sizes()
         times = [seconds(replace(base, **{name: size}), 1 if quick else 3) for size in sizes]
-        found.append({"of": name, "sizes": sizes, "cpu": times, "exponent": exponent(sizes, times)})
-    return found
+        curves.append({"of": name, "sizes": sizes, "cpu": times, "exponent": exponent(sizes, times)})
+    return curves

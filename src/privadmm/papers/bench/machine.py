@@ -1,6 +1,5 @@
-"""What this machine can do: streaming reads, matrix products, normals; and how much memory this process has held."""
+"""The speed of this machine at reads, matrix products and normals, and the memory that this process has held."""
 
-import os
 import platform
 import resource
 import sys
@@ -14,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from privadmm.data.threads import cores
+
 WIDE, ORDER, NORMALS = 1 << 24, 768, 300_000  # numbers that are read (128 MB, beyond caches), of a matrix, drawn
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def best(run: Callable[[], Any], times: int = 4) -> float:
-    found = []
+    seconds = []
     for _ in range(times):
         begin = time.process_time()
         run()
-        found.append(time.process_time() - begin)
-    return min(found)
+        seconds.append(time.process_time() - begin)
+    return min(seconds)
 
 
 def rates() -> dict[str, float]:
@@ -41,10 +42,10 @@ def rates() -> dict[str, float]:
 
 
 def facts() -> dict[str, Any]:
-    """What a reader needs to know of the machine; neither its name nor a path."""
+    """Facts about the machine for readers of a result; neither its name nor a path."""
     return {
         "processor": processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "python": platform.python_version(),
         **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
     }
@@ -68,19 +69,19 @@ def status(key: str) -> int | None:
 
 
 def held() -> int:
-    """Bytes of memory that this process holds now; where that cannot be told, the most that it has held."""
+    """Bytes of memory that this process holds now, or, where the system does not tell, the most it has held."""
     return status("VmRSS") or peak()
 
 
 def own() -> int | None:
-    """Bytes of memory that are this process's alone and not a file's; None where that cannot be told."""
+    """Bytes of this process's own memory, without pages of files; None where the system does not tell."""
     kinds = [status(key) for key in ("RssAnon", "RssShmem")]
     return None if kinds[0] is None else sum(kind or 0 for kind in kinds)
 
 
 @contextmanager
 def watched(peaks: list[int]) -> Iterator[None]:
-    """Add to the list the most that `own` says meanwhile, every few milliseconds: the system keeps no such peak."""
+    """Append the most that `own` says during the block, asked every few milliseconds: the system keeps no such peak."""
     most, over = own() or 0, Event()
 
     def look() -> None:
@@ -99,7 +100,7 @@ def watched(peaks: list[int]) -> Iterator[None]:
 
 
 def forget_peak() -> None:
-    """Let `peak` count from now on, where the system can."""
+    """Make `peak` count from now on, where the system can."""
     with suppress(OSError):
         CLEAR.write_text("5")
 
@@ -107,7 +108,7 @@ def forget_peak() -> None:
 def peak() -> int:
     """The most bytes that this process has held.
 
-    Linux's getrusage also counts what the parent held as it started this process, so its status is asked first.
+    The status is asked first: Linux's getrusage also counts what the parent held as it started this process.
     """
     unit = 1 if sys.platform == "darwin" else 1024
     return status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -2,7 +2,7 @@
 
     python -m privadmm.papers.bench.measuring NAME [--quick]      # one JSON object, for `privadmm bench`
 
-A ratio is that of median CPU times. Sides alternate, so that what else the machine does disturbs them alike.
+Ratios are of median CPU times. Sides alternate, so that other work on the machine disturbs them alike.
 """
 
 import json
@@ -20,15 +20,15 @@ from privadmm.papers.bench.shares import of_call
 from privadmm.papers.bench.workload import Line, Part, Ready, Run, Workload
 
 SHORT = 0.02  # seconds: a shorter call is repeated within one measurement, until it takes about this long
-WARM = 0.5  # seconds: a shorter first call is not counted, since caches were cold
-PATIENCE = {True: 0.3, False: 6.0}  # seconds of turns after which there are no more, quick or not
-LEAST = {True: 1, False: 2}  # turns that count
+WARM = 0.5  # seconds: a shorter first call does not count, since caches were cold
+PATIENCE = {True: 0.3, False: 6.0}  # seconds after which no further turn begins, by whether the run is quick
+LEAST = {True: 1, False: 2}  # turns at least
 TURNS = 15  # at most
-PARTS = 4  # turns of a part that is timed by itself
+PARTS = 4  # turns of a part that is timed alone
 
 
 def timed(run: Callable[[], Any], times: int = 1) -> tuple[Any, float, float]:
-    """The last answer, and CPU and wall seconds of one call."""
+    """Call `run` several times; returns the last answer, and CPU and wall seconds of one call."""
     cpu, wall = machine.cpu(), time.perf_counter()
     for _ in range(times):
         answer = run()
@@ -36,7 +36,7 @@ def timed(run: Callable[[], Any], times: int = 1) -> tuple[Any, float, float]:
 
 
 class Side:
-    """One side: its first answer, its memory, and its times."""
+    """One side of a workload: its first answer, its memory, and its times."""
 
     def __init__(self, run: Run, peak: Callable[[], int] | None = None) -> None:
         self.run, self.cpu, self.wall = run, list[float](), list[float]()
@@ -54,31 +54,31 @@ class Side:
         self.wall.append(wall)
 
     def told(self, units: float) -> dict[str, float]:
-        """Median seconds for one unit, how far turns were apart, and memory."""
+        """Median seconds for one unit, the spread between turns, and memory."""
         spread = (max(self.cpu) - min(self.cpu)) / statistics.median(self.cpu)
         seconds = {"cpu": statistics.median(self.cpu) / units, "wall": statistics.median(self.wall) / units}
         return {**seconds, "spread": spread, "turns": len(self.cpu), "peak": self.peak}
 
 
 def by_itself(part: Part) -> dict[str, Any]:
-    """Time this part alone, a few times; the shortest time counts, for one unit of the workload (a round, say)."""
+    """Time a part alone, a few times; returns the shortest time, for one unit of the workload (a round, say)."""
     first = timed(part.run)[2]
     turns = [timed(part.run, max(1, math.ceil(SHORT / max(first, 1e-6))))[1:] for _ in range(PARTS)]
-    cpu, wall = (part.times * min(each) for each in zip(*turns, strict=True))
+    cpu, wall = (part.times * min(seconds) for seconds in zip(*turns, strict=True))
     return {"what": part.what, "times": part.times, "cpu": cpu, "wall": wall}
 
 
 def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
-    """The lines of a workload, as records."""
+    """Measure a workload; returns a record for each of its lines."""
     if (why := chosen.missing()) is not None:
         return [skipped(chosen, line, why) for line in chosen.lines]
     before = machine.held()
     ready = chosen.make(quick)
     ours = Side(ready.ours, ready.peak)
-    others = {name: Side(one.run) for name, one in ready.references.items() if one.run is not None}
+    others = {name: Side(reference.run) for name, reference in ready.references.items() if reference.run is not None}
     agreed = {
-        name: one.check(ours.answer, others[name].answer if name in others else ours.answer)
-        for name, one in ready.references.items()
+        name: reference.check(ours.answer, others[name].answer if name in others else ours.answer)
+        for name, reference in ready.references.items()
     }
     begin = time.perf_counter() - sum(side.first for side in (ours, *others.values()))
     while len(ours.cpu) < TURNS and (len(ours.cpu) < LEAST[quick] or time.perf_counter() - begin < PATIENCE[quick]):
@@ -90,14 +90,14 @@ def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
     rates = machine.rates()
     shares = ready.shares() if ready.shares else of_call(ready.ours)
     needed = [by_itself(part) for part in ready.needed]
-    found = []
+    records = []
     for line in chosen.lines:
         record = described(chosen, line) | judged(line, ready, ours, others.get(line.name), before, rates)
         record |= bounded(line, record, needed)
         agreement = agreed[line.name]
         record |= {"apart": float(agreement.apart), "allowed": agreement.allowed, "agree": agreement.reached}
-        found.append(record | {"rates": rates, "quick": quick, "shares": shares})
-    return found
+        records.append(record | {"rates": rates, "quick": quick, "shares": shares})
+    return records
 
 
 def described(chosen: Workload, line: Line) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def judged(
 
 
 def bounded(line: Line, record: dict[str, Any], needed: list[dict[str, Any]]) -> dict[str, Any]:
-    """The parts of our side that were timed by themselves, and its figure if it did nothing else; None: not known."""
+    """The parts of our side that were timed alone, and our figure if it did nothing else; None if not known."""
     clock = clock_of(line)
     least, theirs = math.fsum(part[clock] for part in needed), record["reference"]
     kind = "" if line.goal is None else line.goal.kind
@@ -158,7 +158,7 @@ def bounded(line: Line, record: dict[str, Any], needed: list[dict[str, Any]]) ->
 
 
 def clock_of(line: Line) -> str:
-    """Which time counts."""
+    """Which time a line compares: CPU, unless its goal is about the clock."""
     return "wall" if line.goal is not None and line.goal.kind == "wall" else "cpu"
 
 
@@ -171,8 +171,8 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core for either side: no threads of ours
     with one_blas_thread():
-        found: Any = growth(quick) if name == "growth" else measure(everything()[name], quick)
-    print(json.dumps(found))
+        result: Any = growth(quick) if name == "growth" else measure(everything()[name], quick)
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ from typing import Any
 
 from privadmm.data.files import write_text
 from privadmm.papers.bench import shares
-from privadmm.papers.bench.workload import Goal, duration, size
+from privadmm.papers.bench.workload import duration, size
 from privadmm.papers.bench.workloads import everything
+from privadmm.papers.framework.pages import table
 from privadmm.runs.palette import Theme
 from privadmm.runs.style import finish, picture
 
@@ -109,7 +110,7 @@ def verdict(line: dict[str, Any]) -> str:
 
 
 def reasons(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """For each goal that was missed: by how much, and where our time goes."""
+    """For each missed goal: by how much it was missed, and where our time goes."""
     for line in result["lines"]:
         if line["met"] is False and not line.get("failed"):
             far = "" if line["distance"] is None else f"; {line['distance']:.3g}x the floor"
@@ -118,34 +119,35 @@ def reasons(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def limit(line: dict[str, Any]) -> str:
-    """What our side needs by itself, and what that bounds; empty where nobody knows."""
+    """The needed parts of our side, and the best figure that they allow; empty if no part was timed."""
     if line["at_best"] is None:
         return ""
-    goal, of = Goal(line["goal"]["kind"], line["goal"]["value"]), f" a {line['unit']}" if line["unit"] else ""
-    clock = "wall" if goal.kind == "wall" else "cpu"
+    of = f" a {line['unit']}" if line["unit"] else ""
+    kind = line["goal"]["kind"]
+    clock = "wall" if kind == "wall" else "cpu"
     parts = ", ".join(f"{part['what']} {duration(part[clock])}" for part in line["needed"])
-    best = {"faster": "{:.3g}x", "slower": "{:.3g}x slower"}.get(goal.kind, "").format(line["at_best"])
+    best = {"faster": "{:.3g}x", "slower": "{:.3g}x slower"}.get(kind, "").format(line["at_best"])
     return f". Needed{of}: {parts}; at best {best or duration(line['at_best'])}"
 
 
 def facts(result: dict[str, Any]) -> str:
     """The machine, in a sentence."""
-    one = result["machine"]
+    machine = result["machine"]
     rates = ""
-    if "bandwidth" in one:
+    if "bandwidth" in machine:
         rates = (
-            f" One thread reads {one['bandwidth'] / 1e9:.3g} GB/s in a sum or dot product, multiplies matrices at "
-            f"{one['gemm'] / 1e9:.3g} GFlop/s, and draws {one['normals'] / 1e6:.3g} million normals a second."
+            f" One thread reads {machine['bandwidth'] / 1e9:.3g} GB/s in a sum or dot product, multiplies matrices at "
+            f"{machine['gemm'] / 1e9:.3g} GFlop/s, and draws {machine['normals'] / 1e6:.3g} million normals a second."
         )
-    versions = ", ".join(f"{name} {one[name]}" for name in ("numpy", "scipy", "scikit-learn"))
-    return f"{one['processor']}, {one['cores']} cores, Python {one['python']}, {versions}.{rates}"
+    versions = ", ".join(f"{name} {machine[name]}" for name in ("numpy", "scipy", "scikit-learn"))
+    return f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}, {versions}.{rates}"
 
 
 def grown(result: dict[str, Any]) -> list[list[str]]:
     """Rows of the table of growth."""
     return [
-        [one["of"], ", ".join(map(str, one["sizes"])), ", ".join(map(duration, one["cpu"])), f"{one['exponent']:.2f}"]
-        for one in result["growth"]
+        [row["of"], ", ".join(map(str, row["sizes"])), ", ".join(map(duration, row["cpu"])), f"{row['exponent']:.2f}"]
+        for row in result["growth"]
     ]
 
 
@@ -156,25 +158,20 @@ def markdown(result: dict[str, Any], picture: str) -> str:
         parts.append("**A quick run: sizes and repeats are cut.**\n\n")
     parts.append(f"{facts(result)}\n\n")
     if result["lines"]:
-        parts.append(table(COLUMNS, [cells(line) for line in result["lines"]]))
+        parts.append(table(COLUMNS, [cells(line) for line in result["lines"]]) + "\n")
         parts.append(f"\n![Ratios over goals, and growth]({picture})\n\n")
         if missed := list(reasons(result)):
             parts.append(MISSES)
             parts += [f"- `{name}`: {why}\n" for name, why in missed]
             parts.append("\n")
     if result["growth"]:
-        parts.append(GROWTH + table(GROWN, grown(result)) + "\n")
+        parts.append(GROWTH + table(GROWN, grown(result)) + "\n\n")
     parts.append(METHOD)
     parts.append("## The workloads\n\n")
-    for one in everything().values():
-        against = "; ".join(f"{line.name}: {line.against}" for line in one.lines)
-        parts.append(f"**`{one.name}`.** {one.title}. Against {against}.\n{one.fairness}\n\n")
+    for workload in everything().values():
+        against = "; ".join(f"{line.name}: {line.against}" for line in workload.lines)
+        parts.append(f"**`{workload.name}`.** {workload.title}. Against {against}.\n{workload.fairness}\n\n")
     return "".join(parts).rstrip("\n") + "\n"
-
-
-def table(head: tuple[str, ...], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
 
 
 def save(result: dict[str, Any], page: Path) -> None:
@@ -185,7 +182,7 @@ def save(result: dict[str, Any], page: Path) -> None:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Every goal and how far it was met, on the left; how times grow, on the right."""
+    """Draw how far each goal was met, on the left, and how times grow, on the right."""
     judged = [line for line in result["lines"] if line.get("margin") is not None and line["goal"] is not None]
     height, quick = max(4.0, 0.24 * len(judged) + 1.4), result["quick"]
     with picture(path.with_suffix(""), 11.0, height, mode=None, quick=quick, kinds=("svg",)) as (drawing, theme):
@@ -202,21 +199,19 @@ def goals(axes: Any, lines: list[dict[str, Any]], theme: Theme) -> None:
         axes.plot(line["margin"], at, "o" if met else "X", color=color, markersize=7)
     axes.axvline(1, color=theme.muted, linewidth=1)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(lines)), [f"{line['name']}  ({said(line)})" for line in reversed(lines)], fontsize=7)
+    names = [f"{line['name']}  ({line['goal']['words']})" for line in reversed(lines)]
+    axes.set_yticks(range(len(lines)), names, fontsize=7)
     axes.set_xlabel("times better than the goal (circle: met, cross: missed)")
     axes.set_title("Goals")
     finish(axes)
 
 
-def said(line: dict[str, Any]) -> str:
-    return Goal(line["goal"]["kind"], line["goal"]["value"]).words
-
-
 def curves(axes: Any, growth: list[dict[str, Any]], theme: Theme) -> None:
-    for number, (one, shape) in enumerate(zip(growth, SHAPES, strict=False)):
-        x = [size / one["sizes"][0] for size in one["sizes"]]
-        y = [seconds / one["cpu"][0] for seconds in one["cpu"]]
-        axes.plot(x, y, marker=shape, color=theme.series(number), label=f"{one['of']}: exponent {one['exponent']:.2f}")
+    for number, (curve, shape) in enumerate(zip(growth, SHAPES, strict=False)):
+        x = [size / curve["sizes"][0] for size in curve["sizes"]]
+        y = [seconds / curve["cpu"][0] for seconds in curve["cpu"]]
+        label = f"{curve['of']}: exponent {curve['exponent']:.2f}"
+        axes.plot(x, y, marker=shape, color=theme.series(number), label=label)
     axes.set(xscale="log", yscale="log", xlabel="size, over the smallest", ylabel="CPU time, over the smallest's")
     axes.set_title("How time grows")
     finish(axes)

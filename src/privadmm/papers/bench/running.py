@@ -1,4 +1,4 @@
-"""Run workloads one after another, each in a process of its own: memory and caches are not shared."""
+"""Runs workloads one after another, each in its own process, which shares no memory or caches with others."""
 
 import json
 import os
@@ -37,11 +37,11 @@ def run(given: Sequence[str], quick: bool, update: Callable[[int, int | None, st
     todo, lines, growth = chosen(given), list[dict[str, Any]](), list[dict[str, Any]]()
     for number, name in enumerate(todo):
         update(number, len(todo), name)
-        found = in_a_process(name, quick)
+        measured = in_a_process(name, quick)
         if name == GROWTH:
-            growth = found
+            growth = measured
         else:
-            lines += found
+            lines += measured
     update(len(todo), len(todo), None)
     return {"machine": machine(lines), "quick": quick, "lines": lines, "growth": growth}
 
@@ -51,7 +51,7 @@ def machine(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     from privadmm.papers.bench.machine import facts
 
     rates = [line["rates"] for line in lines if line.get("rates")]
-    return facts() | {key: statistics.median(one[key] for one in rates) for key in (rates[0] if rates else ())}
+    return facts() | {key: statistics.median(rate[key] for rate in rates) for key in (rates[0] if rates else ())}
 
 
 def in_a_process(name: str, quick: bool) -> list[dict[str, Any]]:
@@ -59,17 +59,17 @@ def in_a_process(name: str, quick: bool) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "privadmm.papers.bench.measuring", name, *(["--quick"] if quick else [])]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | dict.fromkeys(THREADS, "1"))
     if done.returncode == 0:
-        found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        records: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        return records
     why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     if name == GROWTH:
         raise BenchError(f"growth could not be measured: {why}")
-    one = everything()[name]
-    return [described(one, line) | {"failed": why, "met": False} for line in one.lines]
+    workload = everything()[name]
+    return [described(workload, line) | {"failed": why, "met": False} for line in workload.lines]
 
 
 def failures(result: dict[str, Any]) -> list[str]:
-    """What is wrong with the measurement itself: workloads that failed, and sides that did not reach the same."""
+    """Faults of the measurement itself: workloads that failed, and sides that did not reach the same."""
     return [f"{line['name']}: {line['failed']}" for line in result["lines"] if line.get("failed")] + [
         f"{line['name']}: the two sides did not reach the same (apart by {line['apart']:.3g}, allowed "
         f"{line['allowed']:.3g}), so their times mean nothing"

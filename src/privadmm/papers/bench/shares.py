@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 MOST = 4  # functions that are named
-LEAST = 0.03  # the share from which on one is
+LEAST = 0.03  # the share from which on a function is named
 IMPORTING = ("builtins.exec", "builtins.compile", "builtins.__build_class__", "marshal.", "_imp.", "dataclasses.py")
 
 Shares = list[tuple[str, float]]  # functions and their shares of all time, the largest first
@@ -29,7 +29,7 @@ def of_call(run: Callable[[], Any]) -> Shares:
 
 
 def of_command(words: Sequence[str], environment: Mapping[str, str]) -> Shares:
-    """Where the time of a Python program in a process of its own goes; imports count as one, with what they call."""
+    """Where the time of a Python program goes, run in its own process; imports and what they call count as one."""
     with TemporaryDirectory() as place:
         command = [sys.executable, "-m", "cProfile", "-o", f"{place}/times", *words]
         subprocess.run(command, check=True, capture_output=True, env=environment)
@@ -41,11 +41,11 @@ def of_command(words: Sequence[str], environment: Mapping[str, str]) -> Shares:
 
 def by_function(stats: pstats.Stats) -> dict[str, float]:
     """Seconds in each function itself."""
-    found = dict[str, float]()
+    seconds = dict[str, float]()
     for (file, _, name), (_, _, own, _, _) in stats.stats.items():  # type: ignore[attr-defined]
         label = named(file, name)
-        found[label] = found.get(label, 0.0) + own
-    return found
+        seconds[label] = seconds.get(label, 0.0) + own
+    return seconds
 
 
 def below_imports(stats: pstats.Stats) -> float:
@@ -55,7 +55,7 @@ def below_imports(stats: pstats.Stats) -> float:
 
 
 def named(file: str, name: str) -> str:
-    """A function as a reader finds it: its file inside its package, never a path of this machine."""
+    """Name a function by its file inside its package, without any path of this machine."""
     if file.startswith(("~", "<")):
         return name.strip("<>").removeprefix("built-in method ").removeprefix("method ")
     parts = PurePath(file).parts
@@ -67,8 +67,8 @@ def named(file: str, name: str) -> str:
 
 
 def largest(times: Mapping[str, float], whole: float) -> Shares:
-    found = sorted(((name, seconds / max(whole, 1e-9)) for name, seconds in times.items()), key=lambda pair: -pair[1])
-    return [(name, share) for name, share in found[:MOST] if share >= LEAST]
+    ranked = sorted(((name, seconds / max(whole, 1e-9)) for name, seconds in times.items()), key=lambda pair: -pair[1])
+    return [(name, share) for name, share in ranked[:MOST] if share >= LEAST]
 
 
 def words(shares: Shares) -> str:

@@ -1,4 +1,4 @@
-"""A workload: something that privadmm does, beside what a competent user would write for it, and a goal.
+"""A workload: something that privadmm does, beside a reference that a competent user would write, and a goal.
 
 Answers are arrays of numbers, so that one check can compare both sides, and a test can plant a fault in one of them.
 """
@@ -16,7 +16,7 @@ from privadmm.papers.bench.shares import Shares
 Run = Callable[[], Floats]
 Check = Callable[[Floats, Floats], "Agreement"]
 Kind = Literal["faster", "slower", "cpu", "wall", "over_data", "peak"]
-# What a goal bounds: the figure of a measured row, and how it is said.
+# The figure that a goal bounds, and the words for its bound.
 WORDS: Mapping[Kind, str] = {
     "faster": ">= {:g}x",
     "slower": "<= {:g}x slower",
@@ -29,7 +29,7 @@ WORDS: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound: on the reference's CPU time over ours ("faster"), ours over its ("slower"), on seconds, or on memory."""
+    """A bound: on the ratio of CPU times (theirs/ours: "faster", ours/theirs: "slower"), on seconds, or on memory."""
 
     kind: Kind
     value: float
@@ -44,13 +44,13 @@ class Goal:
         return WORDS[self.kind].format(shown)
 
     def margin(self, figure: float) -> float:
-        """How many times better than the goal a figure is; below 1 it is missed."""
+        """How many times better than the goal a figure is; below 1 the goal is missed."""
         return figure / self.value if self.kind == "faster" else self.value / figure
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far both sides' answers are apart, and how far they may be."""
+    """The distance between both sides' answers, and the distance that is allowed."""
 
     apart: float
     allowed: float
@@ -62,21 +62,21 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Floor:
-    """The least work that any program has: bytes to read once, multiplications and additions, normals to draw."""
+    """The least work of any program for a workload: bytes to read, multiplications and additions, normals to draw."""
 
     bytes: float = 0.0
     flops: float = 0.0
     normals: float = 0.0
 
     def seconds(self, rates: Mapping[str, float]) -> float | None:
-        """At the machine's rates: reading and arithmetic overlap, drawing does not. None where nothing is counted."""
+        """The floor in seconds: reading and arithmetic overlap, drawing does not. None if nothing is counted."""
         passing = max(self.bytes / rates["bandwidth"], self.flops / rates["gemm"])
         return passing + self.normals / rates["normals"] or None
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The other side, made ready. `share` is the part of our work that it does where all of it would take minutes."""
+    """The other side, ready to run. `share` is the part of our work that it does, if all would take minutes."""
 
     run: Run | None
     check: Check
@@ -85,9 +85,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class Part:
-    """Work that our side cannot leave out, if its answer is to have the same bits; it is timed by itself.
+    """Work that our side cannot leave out without changing a bit of its answer; it is timed alone.
 
-    A unit of the workload takes `times` of it.
+    A unit of the workload needs it `times` times.
     """
 
     what: str
@@ -97,17 +97,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Ready:
-    """Both sides with their data made. `full` is False where sizes were cut, so that goals cannot be judged."""
+    """Both sides, with their data. `full` is False if sizes were cut, so that goals cannot be judged."""
 
     ours: Run
     references: Mapping[str, Reference]  # by the names of the workload's lines
     floor: Floor = field(default_factory=Floor)
-    units: float = 1.0  # times are shown for one of so many (rounds, say)
+    units: float = 1.0  # how many units (rounds, say) a call has; times are shown for one unit
     data: float = 0.0  # bytes of records
     full: bool = True
-    peak: Callable[[], int] | None = None  # of the process that does the work, if it is another one
-    shares: Callable[[], Shares] | None = None  # where its time goes, likewise
-    needed: tuple[Part, ...] = ()  # what bounds our side's time from below
+    peak: Callable[[], int] | None = None  # memory of the process that does the work, if that is another one
+    shares: Callable[[], Shares] | None = None  # where the time of that process goes
+    needed: tuple[Part, ...] = ()  # a lower bound on our side's time
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Workload:
     name: str
     make: Callable[[bool], Ready]  # True: quick, which is smaller
     lines: tuple[Line, ...]
-    unit: str = ""  # what times are for one of
+    unit: str = ""  # the name of a unit, such as "round"
     missing: Callable[[], str | None] = lambda: None  # why this machine cannot run it
 
     @property
@@ -145,7 +145,7 @@ class Workload:
 def workload(
     name: str, *lines: Line, unit: str = "", missing: Callable[[], str | None] = lambda: None
 ) -> Callable[[Callable[[bool], Ready]], Workload]:
-    """Make a workload of the function that makes its two sides ready."""
+    """Decorate the function that makes both sides ready: it becomes a workload."""
     return lambda make: Workload(name, make, lines, unit, missing)
 
 

@@ -1,6 +1,6 @@
 """Attack the bounds for vertical sharing: look for a row or a column that moves the scores further than certified.
 
-The fit (1) of a party, and (2) to (5), what is certified of it if one person's row or one column is replaced, are
+A party's fit (1), and the certified bounds (2) to (5) on its change if one person's row or one column is replaced, are
 those of privacy/ridge_sensitivity.py, proved in docs/privacy.md#sharing; mu there is lam/rho.
 
 Published for one column (ADMM sharing, Lemma 1), with rows of norm 1, R'' <= c1 and every norm at most b1:
@@ -35,7 +35,7 @@ def ball_argmin(A: Floats, c: Floats, b: Floats) -> Floats:
 
 
 def ridge_then_clip(A: Floats, c: Floats, b: Floats) -> Floats:
-    """Fit, then clip: what must not be done. Scaling down an outlier's pull in one direction moves all other scores."""
+    """Fit, then clip: a wrong way, since scaling down an outlier's pull in one direction moves all other scores."""
     x = np.linalg.solve(A, c[..., None])[..., 0]
     return np.asarray(x * np.minimum(1.0, b / np.maximum(np.linalg.norm(x, axis=1), 1e-300))[:, None])
 
@@ -85,7 +85,7 @@ def scores_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
 
 
 def fit_ratio(people: People) -> Floats:
-    """`scores_ratio` where the replaced row's own score is little of (3), else 0: a climb ends on it too easily."""
+    """`scores_ratio` if the replaced row's own score is a small part of (3), else 0: a search gets stuck on it."""
     little = 40 * (2 * people.b) ** 2 < person_bound(people) ** 2
     return np.where(little, scores_ratio(people), 0.0)
 
@@ -149,12 +149,12 @@ class Columns:
 
 
 def column_bound(columns: Columns) -> Floats:
-    """(5), of the scores: without the ball."""
+    """(5), of the scores, without the ball."""
     return ridge_sensitivity.column_scores(columns.mu, columns.q, columns.size)
 
 
 def target_bound(columns: Columns) -> Floats:
-    """(4), of the scores: |t| is all that is proved of a column when x is kept in a ball."""
+    """(4), of the scores: |t| is the only proved bound for a column if x is kept in a ball."""
     return columns.size
 
 
@@ -206,8 +206,8 @@ def lemma1_counterexample(N: int = 400, d: int = 100, lam: float = 0.01, rho: fl
 
 
 def distance_to_columns(u: Floats, D: Floats) -> float:
-    """How far scores u (N,) are from what any weights on D (N, d) could give.
+    """Distance of scores u (N,) from the scores that any weights on D (N, d) could give.
 
-    Noise on the weights leaves this at zero for the true D, whatever its size: it hides nothing.
+    Noise on the weights keeps this at zero for the true D, whatever its size: such noise hides nothing.
     """
     return float(np.linalg.norm(u - D @ np.linalg.lstsq(D, u, rcond=None)[0]))

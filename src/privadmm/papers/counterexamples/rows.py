@@ -19,7 +19,7 @@ record, with w = C c/(m k), Delta = 2 L and the loss's constants L and c (docs/p
 D_a = ln(integral of p_D^a p_D'^(1-a))/(a-1) is integrated over f itself, in polar coordinates: the change of variables
 in the proof of (5) is not used, only its monotone map v = a G_D - (a-1) G_D', to see where the mass lies.
 
-Every search draws instances at random, lets the worst evolve, and returns the largest ratio of truth to bound.
+Every search draws random instances, evolves the worst of them, and returns the largest ratio of truth to bound.
 """
 
 import math
@@ -52,13 +52,13 @@ class Worst(Generic[T]):
     ratio: float
     instance: T
     tried: int
-    unresolved: int  # those whose integral did not settle
+    unresolved: int  # instances whose integral did not settle
 
 
 def attack(ratio: Callable[[T], Floats], decode: Callable[[Floats], T], genes: int, rng: Rng, budget: int) -> Worst[T]:
-    """Search a quarter of the budget at random, the rest by differential evolution from the worst that chance found.
+    """Spend a quarter of the budget on random instances, the rest on differential evolution from the worst of these.
 
-    Instances are decoded from standard normal genes, a row each. A ratio that is not a number could not be resolved.
+    Instances are decoded from standard normal genes, a row each. A ratio of nan is an instance that was not resolved.
     """
     check_positive(budget=budget)
     kept, values, size = np.empty((0, genes)), np.empty(0), max(24, budget // 500)
@@ -95,7 +95,7 @@ def within(z: Floats, low: float, high: float) -> Floats:
 
 
 def ball(z: Floats) -> Floats:
-    """Decode genes as points of the unit ball, more often than not on its surface, where the worst are."""
+    """Decode genes as points of the unit ball, mostly on its surface, where the worst instances are."""
     return np.asarray(z / np.maximum(1.0, np.linalg.norm(z, axis=-1, keepdims=True)))
 
 
@@ -119,7 +119,7 @@ class Pairs:
 
     @property
     def curvature(self) -> Floats:
-        """m k/C: the curvature of (2) that is not data's."""
+        """m k/C: the part of the curvature (2) that does not come from data."""
         return self.m * self.k / self.C
 
     @property
@@ -137,7 +137,7 @@ class Pairs:
     def noise(self, f: Floats) -> Floats:
         """(1) at f (n, q, d), for D and D': (2, n, q, d)."""
         slopes = self.loss.deriv(f @ self.X.transpose(0, 2, 1), self.y[:, None, :])
-        # What is common is summed first: its rounding error is then a change of the public vector, the same in both.
+        # Common records are summed first: their rounding error then acts like a change of the public vector in both.
         pulled = self.public[:, None, :] + self.k[:, None, None] * f
         common = slopes[..., 2:] @ self.X[:, 2:] + (self.m / self.C)[:, None, None] * pulled
         return -np.stack([common + slopes[..., i, None] * self.X[:, None, i] for i in (0, 1)])
@@ -152,7 +152,7 @@ class Pairs:
 
 
 def log_det(H: Floats) -> Floats:
-    """ln det of positive definite matrices, by elimination: in two or three dimensions this beats a call per matrix."""
+    """ln det of positive definite matrices, by elimination: in few dimensions this is faster than a call per matrix."""
     total = np.zeros(H.shape[:-2])
     while H.shape[-1]:
         pivot = H[..., 0, 0]
@@ -228,7 +228,7 @@ def log_power(pairs: Pairs, alpha: Floats, f: Floats) -> Floats:
 
 
 def directions(pairs: Pairs, radius: Floats, count: int) -> tuple[Floats, Floats]:
-    """Unit vectors (n, q, d) and weights (n, q) that see the ball of `radius` around f from the origin.
+    """Unit vectors (n, q, d) and weights (n, q) that cover, seen from the origin, the ball of `radius` around f.
 
     Where a record's margin changes sign, the curvature of some losses jumps. Those are lines through the origin, so
     between them every ray, and every panel of angles, is smooth.
@@ -241,7 +241,7 @@ def directions(pairs: Pairs, radius: Floats, count: int) -> tuple[Floats, Floats
     half = np.where(radius < size, np.arcsin(np.minimum(1.0, radius / size)), np.pi)[:, None]
     across = np.arctan2(pairs.X[..., 1], pairs.X[..., 0]) + np.pi / 2 - middle
     jumps = (np.concatenate([across, across + np.pi], axis=1) + np.pi) % (2 * np.pi) - np.pi
-    # A jump out of sight gives its panel up to an even division.
+    # A jump outside of the view is replaced by an even division.
     even = half * np.linspace(-1, 1, jumps.shape[1] + 2)[1:-1]
     jumps = np.where(np.abs(jumps) < half, jumps, even)
     edges = np.sort(np.concatenate([-half, jumps, half], axis=1), axis=1)
@@ -324,7 +324,7 @@ def search_renyi(
     def decode(z: Floats) -> tuple[Pairs, Floats]:
         pairs, rest = space.draw(z)
         alpha = 1 + np.minimum(within(rest[:, 0], -1.3, 1.3), 0.8 / pairs.w)
-        # Noise so low that the factor under the integral moves by e^8, or so high that D_alpha drowns in rounding.
+        # Keep away from noise so low that the integrand varies by e^8, and so high that rounding hides D_alpha.
         shift = 2 * loss.lipschitz * np.sqrt(alpha * (alpha - 1) / 2)
         pairs = replace(pairs, scale=np.clip(pairs.scale, shift / np.sqrt(8.0), shift / np.sqrt(1e-5)))
         if flip:
@@ -338,7 +338,7 @@ def search_renyi(
 
 @dataclass(frozen=True)
 class Calibration:
-    """For one round of DVP: the strong convexity, Phi included, and the noise."""
+    """Strong convexity, Phi included, and noise of one round of DVP."""
 
     k: float
     zeta: float
@@ -346,7 +346,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class DvpParty:
-    """What a calibration of DVP looks at: the claim for one round, and public facts of a party of B records."""
+    """The inputs of DVP's calibration: the claim for one round, and public facts of a party of B records."""
 
     alpha: float
     rho: float
@@ -389,7 +389,7 @@ def search_dvp(party: DvpParty, noise: Calibration, loss: Loss, rng: Rng, budget
     return attack(lambda pairs: divergence(pairs) / party.alpha, decode, space.genes + 3, rng, budget)
 
 
-# The paper's experiment, where the box asks for a negative penalty, and what `search_dvp` found against it, rounded.
+# The paper's experiment, in which the box asks for a negative penalty, and a counterexample from `search_dvp`, rounded.
 # Both records are on the wrong side of f: D's by so little that its curvature counts, the other at full slope.
 DVP_PAPER = DvpParty(alpha=0.3, rho=10**-2.5, eta=1.0, neighbours=3, C=1750.0, B=8000)
 _records = np.array([[[-0.011, 0.9999], [-0.15, -0.9886]]]), np.ones((1, 2))

@@ -10,8 +10,8 @@ Certified, with sigma = s sqrt(n) and mu = |D|/sigma (docs/privacy.md#secure-sum
     delta(eps) = Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2) + (1 + e^eps) d (1/(24 sigma^2) + tau)      (2)
     tau = sum_{h=1}^{n-1} 2 artanh(2 Q/(1 - Q^3)),   Q = exp(-2 pi^2 s^2 h/(h + 1))                          (3)
 
-tau bounds |ln P - ln G|, G being one discrete Gaussian of scale sigma. P and G are whole numbers of DIGITS digits here,
-multiplied as polynomials; what is cut off and rounded weighs less than 1e-40 of them.
+tau bounds |ln P - ln G|, where G is one discrete Gaussian of scale sigma. Here P and G are whole numbers of DIGITS
+digits, multiplied as polynomials; the parts that are cut off or rounded have less than 1e-40 of their weight.
 """
 
 import math
@@ -42,20 +42,20 @@ def gaussian(scale: float, square: int = 1) -> Law:
 
 
 def sum_of(shares: int, scale: float) -> Law:
-    """P, the law of this many shares of this scale: squared and multiplied, as powers are."""
-    one = gaussian(scale)
-    law, count = one, 1
+    """P, the law of the sum of this many shares of this scale, by repeated squaring."""
+    share = gaussian(scale)
+    law, count = share, 1
     for digit in bin(shares)[3:]:
         law, count = cut(times(law, law), 2 * count, scale), 2 * count
         if digit == "1":
-            law, count = cut(times(law, one), count + 1, scale), count + 1
+            law, count = cut(times(law, share), count + 1, scale), count + 1
     return law
 
 
 def times(a: Law, b: Law) -> Law:
-    """The product of two polynomials, as one product of two long numbers whose digits they are."""
+    """The product of two polynomials, computed as a product of two long numbers with their coefficients as digits."""
     width = (max(a).bit_length() + max(b).bit_length() + len(a).bit_length()) // 8 + 1
-    x, y = (int.from_bytes(b"".join(c.to_bytes(width, "little") for c in one), "little") for one in (a, b))
+    x, y = (int.from_bytes(b"".join(c.to_bytes(width, "little") for c in law), "little") for law in (a, b))
     product = (x * y).to_bytes(width * (len(a) + len(b)), "little")
     return [int.from_bytes(product[at * width : (at + 1) * width], "little") for at in range(len(a) + len(b) - 1)]
 
@@ -113,7 +113,7 @@ class Tightest:
 
 
 def tightest(shares: int, scale: float, apart: float, numbers: int = 1, noisy: int | None = None) -> Tightest:
-    """Search steps and epsilons; `noisy` is how many shares there are, if not as many as are counted on."""
+    """Search over steps and epsilons; `noisy` is the real number of shares, if the bound counts on another one."""
     law, sigma, worst = sum_of(noisy or shares, scale), scale * math.sqrt(shares), Tightest(0.0, (), 0.0, 0.0, 0.0)
     for mu in SHARP:
         moves = (max(1, round(mu * sigma / math.sqrt(numbers))),) * numbers
@@ -126,7 +126,7 @@ def tightest(shares: int, scale: float, apart: float, numbers: int = 1, noisy: i
 
 def apart(shares: int, scale: float) -> float:
     """The largest |ln P - ln G| within six standard deviations, where both have 40 digits and more."""
-    law, one = sum_of(shares, scale), gaussian(scale, shares)
+    law, single = sum_of(shares, scale), gaussian(scale, shares)
     middle, reach = len(law) // 2, math.ceil(6 * scale * math.sqrt(shares))
-    rows = zip(law[middle - reach : middle + reach + 1], one[len(one) // 2 - reach :], strict=False)
+    rows = zip(law[middle - reach : middle + reach + 1], single[len(single) // 2 - reach :], strict=False)
     return max(abs(math.log1p(Fraction(p - g, g))) for p, g in rows)

@@ -1,9 +1,9 @@
-"""Several DP-ADMM runs as one, where they differ in their noise alone: on the same records, with the same D_w.
+"""Runs several DP-ADMM runs as one, if they differ in their noise alone: same records, same D_w.
 
-Every provider is in the block once for each run. The copies share its records, so one pass over them serves all runs,
-and are parties of their own: each has the events of its run, and a ledger that counts them. They draw the noise that
-the provider draws where its run is alone. What comes out is what the runs give one by one, except for the rounding of
-products that are made together: within 1e-14 of each number.
+The block has a copy of every provider for each run. Copies share the provider's records, so one pass over them serves
+all runs. Each copy is a party of its own, with the events of its run and a ledger that counts them, and draws the noise
+that the provider draws when its run is alone. The results are those of single runs, except for the rounding of products
+that are made together: within 1e-14 of each number.
 """
 
 from collections.abc import Sequence
@@ -26,22 +26,13 @@ from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Call, Simulation
 
-SAME = (
-    "dim",
-    "rounds",
-    "loss",
-    "regularizer",
-    "weighting",
-    "C",
-    "replicas",
-    "start",
-    "columns",
-)  # what public facts of runs abreast have in common
+# The public facts that runs abreast have in common.
+SAME = ("dim", "rounds", "loss", "regularizer", "weighting", "C", "replicas", "start", "columns")
 
 
 @dataclass(frozen=True)
 class Abreast(DPADMM):
-    """DP-ADMM on one star for each z: party i len(z) + c is provider i in run c, and hears that run's w alone."""
+    """DP-ADMM on a star for each z. Party i len(z) + c is provider i in run c, and receives only that run's w."""
 
     z: tuple[float, ...] = (1.0,)  # the noise multiplier of each run
 
@@ -64,7 +55,7 @@ class Abreast(DPADMM):
 
 
 class Copies(Simulation):
-    """A simulation in which the copies of a provider draw its noise."""
+    """Noise of a simulation in which all copies of a provider draw the provider's noise."""
 
     def __init__(self, seed: int, copies: int) -> None:
         super().__init__(seed)
@@ -85,7 +76,7 @@ class Together(NamedTuple):
 
 
 def abreast(jobs: Sequence[Job], shards: Shards, seed: int) -> Together:
-    """Join jobs on these records that differ in their noise alone, alike at all providers and in all rounds."""
+    """Join jobs on these records that differ in noise alone; each one's noise is alike at all providers and rounds."""
     z, methods = list[float](), set[DPADMM]()
     first = jobs[0].public
     for job in jobs:

@@ -14,8 +14,8 @@ from privadmm.privacy.events import Gaussian
 # Section VI-B: epsilon of a round at delta = 1e-3, and the total of 100 rounds.
 TOTALS = {0.05: 0.5009, 0.1: 1.0193}
 COMPLETE = 30162  # Table II
-NEARLY = 0.01  # of accuracy: what "nearly as good" is taken for
-AMPLE = 0.5  # the total from which on the paper finds no loss of accuracy
+NEARLY = 0.01  # of accuracy: our reading of "nearly as good"
+AMPLE = 0.5  # total epsilon from which on the paper sees no loss of accuracy
 BOTH: tuple[Method, Method] = ("DP-ADMM", "Algorithm 2")
 
 NEAR_MAJORITY = (
@@ -54,9 +54,9 @@ def printed() -> Iterator[Check]:
 
 
 def convergence(ran: Ran, number: int, penalty: Penalty) -> Iterator[Check]:
-    every = [found for case, found in ran.curves.items() if case.penalty == penalty and case.method == "DP-ADMM"]
-    settled = [mean(found.objective[-1]) < mean(found.objective[len(found.objective) // 2]) for found in every]
-    rising = sum(mean(found.loss[-1]) > mean(found.loss[len(found.loss) // 2]) for found in every)
+    every = [curve for case, curve in ran.curves.items() if case.penalty == penalty and case.method == "DP-ADMM"]
+    settled = [mean(curve.objective[-1]) < mean(curve.objective[len(curve.objective) // 2]) for curve in every]
+    rising = sum(mean(curve.loss[-1]) > mean(curve.loss[len(curve.loss) // 2]) for curve in every)
     best = mean(ran.plain(penalty).objective[-1])
     by_epsilon = [mean(ran.of(penalty, "DP-ADMM", "published", e).objective[-1]) for e in ran.epsilons]
     deltas = sorted(ran.deltas)
@@ -84,8 +84,8 @@ def accuracy(ran: Ran, number: int, penalty: Penalty) -> Check:
         return Claim(name, "nearly as good").judged(
             "not run", None, f"{ran.rounds} rounds never cost more than {AMPLE:g}"
         )
-    worst = max(mean(plain.accuracy) - mean(found.accuracy) for found in runs)
-    loss = max(mean(found.loss[-1]) for found in runs)
+    worst = max(mean(plain.accuracy) - mean(curve.accuracy) for curve in runs)
+    loss = max(mean(curve.loss[-1]) for curve in runs)
     seen = (
         f"{worst:.4f} less accurate at most than {mean(plain.accuracy):.4f}; loss {loss:.4g} at most beside "
         f"{mean(plain.loss[-1]):.4g}"

@@ -1,7 +1,7 @@
 """DP-ADMM (Huang, Hu, Chan-Tin, Gong), section VI: Figures 1 to 6 and Table III, logistic regression on Adult.
 
-What is known of the figures is their captions and text: two totals are printed there, and beyond these it is what the
-text says of orderings that is checked. Accuracy hardly tells these methods apart, so the loss stands beside it.
+The figures are known by their captions and the text alone. The text prints two totals; all other checks are about the
+orderings that it claims. Accuracy hardly tells these methods apart, so the loss stands beside it.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ def grid(quick: bool) -> tuple[tuple[float, ...], tuple[float, ...], int]:
 
 
 def families(deltas: tuple[float, ...]) -> list[Family]:
-    """The curves of all figures, a family for all epsilons. Algorithm 2 has the delta of Figures 4 and 5."""
+    """The curves of all figures, in families over all epsilons. Algorithm 2 has the delta of Figures 4 and 5."""
     made: list[Family] = []
     for penalty in PENALTIES:
         made += [(penalty, "DP-ADMM", "published", delta) for delta in deltas]
@@ -38,8 +38,8 @@ def tasks(setting: Setting) -> list[Task]:
     epsilons, deltas, rounds = grid(setting.quick)
     made = []
     for penalty, method, noise, delta in families(deltas):
-        each = PLAIN[:1] if noise == "off" else epsilons
-        cases = [Case(penalty, method, noise, epsilon, delta) for epsilon in each]
+        tried = PLAIN[:1] if noise == "off" else epsilons
+        cases = [Case(penalty, method, noise, epsilon, delta) for epsilon in tried]
         name = f"{method}, {penalty}" + ("" if noise == "off" else f", {noise} noise at delta = {delta:g}")
         cost = SECONDS[method] * (rounds * setting.seeds) * len(cases)
         made.append(Task((penalty, method, noise, delta), several, (cases, rounds, setting.seeds), name, cost))
@@ -65,10 +65,10 @@ ZERO = (
 
 def study(setting: Setting, results: dict[Any, Any]) -> Study:
     work = {key[1:]: value for key, value in results.items() if key[0] == "passes"}
-    curves = {case: found for key, value in results.items() if key[0] in PENALTIES for case, found in value.items()}
+    curves = {case: curve for key, value in results.items() if key[0] in PENALTIES for case, curve in value.items()}
     ran = Ran(curves, results["references",], work, *grid(setting.quick))
     grids = totals(ran), finals(ran), table_iii(ran)
-    notes = (*NOTES, ZERO) if any(found.certified == 0 for found in curves.values()) else NOTES
+    notes = (*NOTES, ZERO) if any(curve.certified == 0 for curve in curves.values()) else NOTES
     return Study(NAME, TITLE, parameters(ran), tuple(checks(ran)), figures(ran), grids, notes)
 
 

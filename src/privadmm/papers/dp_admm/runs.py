@@ -1,6 +1,6 @@
 """The DP-ADMM paper's simulations: Adult in 14 columns, 100 providers, and what is measured after every round.
 
-A simulation draws 162 records to get D_w from, 21,000 to train on, 210 a provider, and 9,000 to test on (Table II).
+A simulation draws 162 records for D_w, 21,000 to train on, 210 for each provider, and 9,000 to test on (Table II).
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ PENALTIES: tuple[Penalty, ...] = ("l1", "l2")
 
 @dataclass(frozen=True)
 class Case:
-    """One curve. `epsilon` is the paper's, of one round; certified noise costs what the paper says it costs in all."""
+    """One curve. `epsilon` is the paper's for a round; certified noise costs in all the total that the paper gives."""
 
     penalty: Penalty
     method: Method
@@ -115,7 +115,7 @@ def draw(seed: int) -> Draw:
     order = np.random.default_rng(seed).permutation(len(y))
     first, train, test = np.split(order, [PRETRAINING, PRETRAINING + TRAINING])
     providers = np.split(train, PROVIDERS)
-    # Rows longer than 1 are scaled down to 1: "normalised".
+    # Our reading of "normalised": rows longer than 1 are scaled down to 1.
     return Draw(*(Shards.build(X, y, rows, row_bound=1.0) for rows in (providers, [test], [first])))
 
 
@@ -163,7 +163,7 @@ class Look:
         self.own, self.whole = np.zeros(1), np.zeros(1)
 
     def __call__(self, view: View, parties: InProcess) -> Floats:
-        """(3, runs), of as many runs as there are abreast."""
+        """Returns (3, runs), for all runs abreast."""
         t, shards = view.progress.round, self.records.train
         w = view.model.reshape(-1, 1, shards.dim)
         copies = parties.local_models().reshape(len(shards.ids), -1, shards.dim)  # of each provider, one for each run
@@ -189,14 +189,14 @@ def curves(jobs: Sequence[Job], seed: int) -> Floats:
 def several(cases: Sequence[Case], rounds: int, simulations: int) -> dict[Case, Found]:
     """Run cases of one family several times. Every simulation has records and a D_w of its own: none is a replica."""
     jobs = [[job(case, rounds, seed) for case in cases] for seed in range(simulations)]
-    seen = np.stack([curves(each, seed) for seed, each in enumerate(jobs)], axis=-1)[np.array(looked(rounds)) - 1]
-    found = {}
+    seen = np.stack([curves(runs, seed) for seed, runs in enumerate(jobs)], axis=-1)[np.array(looked(rounds)) - 1]
+    results = {}
     for number, case in enumerate(cases):
         (objective, loss, accuracy), this = seen[:, :, number].transpose(1, 0, 2), jobs[-1][number]
         spent = () if this.epsilon is None else set(totals(this.plan, PROVIDERS))
         alone = max((delta_curve(events)(0.0) for events in spent), default=None)
-        found[case] = Found(objective, loss, accuracy[-1], this.epsilon, alone)
-    return found
+        results[case] = Found(objective, loss, accuracy[-1], this.epsilon, alone)
+    return results
 
 
 def references(simulations: int) -> dict[str, list[float]]:

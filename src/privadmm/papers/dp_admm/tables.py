@@ -14,7 +14,7 @@ TABLE_III = {
     0.1: (6.184117, 70.127314, 3.056092),
 }
 METHODS: dict[Method, Noise] = {"Algorithm 1": "off", "Algorithm 2": "published", "DP-ADMM": "published"}
-PLAIN = 0.1, 1e-3  # the key under which Algorithm 1 is stored, which has neither epsilon nor delta
+PLAIN = 0.1, 1e-3  # a key in place of epsilon and delta for Algorithm 1, which has neither
 NUMBERS: tuple[tuple[int, int, Penalty], ...] = ((1, 2, "l1"), (3, 6, "l2"))
 What = Literal["objective", "loss"]
 MEANINGS: dict[Noise, Meaning] = {"published": "published", "certified": "certified", "off": "non_private"}
@@ -54,25 +54,25 @@ def versus_algorithm_2(ran: Ran) -> list[Figure]:
 
 
 def panel(ran: Ran, title: str, what: What, cases: list[Case], by: Literal["epsilon", "delta"] | None = None) -> Panel:
-    """Draw cases by round. Colours are those of the noise or, if asked, of epsilon or delta; Algorithm 2 is dashed."""
+    """Draw cases by round. Colours show the noise or, if asked, epsilon or delta; Algorithm 2 is dashed."""
     lines = []
     for case in cases:
-        found = ran.curves[case]
-        values = found.objective if what == "objective" else found.loss
+        curve = ran.curves[case]
+        values = curve.objective if what == "objective" else curve.loss
         meaning = MEANINGS[case.noise] if by is None or case.noise == "off" else None
         level = None if by is None else case.epsilon if by == "epsilon" else case.delta
         dashed = case.method != "DP-ADMM"
-        lines.append(Line.of(named(case, found), values, looked(ran.rounds), dashed, meaning=meaning, level=level))
+        lines.append(Line.of(named(case, curve), values, looked(ran.rounds), dashed, meaning=meaning, level=level))
     return Panel(title, "round", f"{what}, sum over providers", lines, yscale="log")
 
 
-def named(case: Case, found: Found) -> str:
+def named(case: Case, curve: Found) -> str:
     """Label a curve, with the certified epsilon of the whole run."""
-    if found.certified is None:
+    if curve.certified is None:
         return f"{case.method}, not private"
     own = f", published epsilon {case.epsilon:g} a round:" if case.noise == "published" else ","
-    delta = case.delta if found.certified else found.alone
-    return f"{case.method}{own} certified ({found.certified:.3g}, {delta:.2g})"
+    delta = case.delta if curve.certified else curve.alone
+    return f"{case.method}{own} certified ({curve.certified:.3g}, {delta:.2g})"
 
 
 def last(ran: Ran, penalty: Penalty) -> list[Panel]:
@@ -85,12 +85,12 @@ def last(ran: Ran, penalty: Penalty) -> list[Panel]:
             for epsilon in ran.epsilons
         ]
         x, dashed = [ran.total(epsilon, delta) for epsilon in ran.epsilons], method != "DP-ADMM"
-        # The largest delta is the one that all methods have; the others stand behind it.
+        # All methods have the largest delta; curves of other deltas are paler.
         line = partial(Line.of, x=x, dashed=dashed, meaning=MEANINGS[noise])
         shade = 1.0 if delta == max(ran.deltas) else 0.4
         name = f"{method}, not private" if noise == "off" else f"{method}, {noise}, delta = {delta:g}"
-        accuracies.append(line(name, [found.accuracy for found in each], shade=shade))
-        losses.append(line(name, [found.loss[-1] for found in each], shade=shade))
+        accuracies.append(line(name, [curve.accuracy for curve in each], shade=shade))
+        losses.append(line(name, [curve.loss[-1] for curve in each], shade=shade))
     below, summed = "total epsilon, as the paper counts", "loss, sum over providers"
     panels = [
         Panel("accuracy on held-out records", below, "accuracy", accuracies, "log"),
@@ -105,7 +105,7 @@ def last(ran: Ran, penalty: Penalty) -> list[Panel]:
 
 
 def disrupted(line: Line) -> bool:
-    """Tell whether it is the line beside which no other can be told from the rest."""
+    """Whether this line is so far off that the others look alike beside it."""
     return line.label.startswith("Algorithm 2, published")
 
 
@@ -127,10 +127,10 @@ def finals(ran: Ran) -> Grid:
     ]
     for case in sorted(ran.curves, key=lambda case: (case.penalty, case.method, case.noise, case.epsilon)):
         if case.delta == 1e-3:
-            found, own = ran.curves[case], f"{case.epsilon:g}" if case.noise == "published" else ""
-            # Where the total is 0, tell the delta that is enough for it.
-            total = f"0 at delta = {found.alone:.2g} already" if found.certified == 0 else found.certified
-            ends = spread_words(found.loss[-1]), spread_words(found.accuracy)
+            curve, own = ran.curves[case], f"{case.epsilon:g}" if case.noise == "published" else ""
+            # If the total is 0, give the smaller delta at which it is 0 already.
+            total = f"0 at delta = {curve.alone:.2g} already" if curve.certified == 0 else curve.certified
+            ends = spread_words(curve.loss[-1]), spread_words(curve.accuracy)
             rows.append((f"{case.method}, {case.penalty}", case.noise, own, total, *ends))
     columns = ("method", "noise", "epsilon of a round", "certified total", "loss (range)", "accuracy (range)")
     return Grid("finals", f"After {ran.rounds} rounds, delta = 1e-3", columns, rows)

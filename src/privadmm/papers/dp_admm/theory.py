@@ -1,4 +1,4 @@
-"""DP-ADMM's two utility theorems, as printed and as their proofs carry them, beside what a simulation measures.
+"""DP-ADMM's two utility theorems, as printed and as their proofs support them, beside a simulation.
 
 Both bound, after t rounds, the expected distance from the optimum plus the weighted distance from consensus
 
@@ -24,8 +24,8 @@ coordinate (rho + 1/eta) xi_i has the standard deviation v_i = z 2 S1/m_i in eve
    D_w^2/(2 eta^t) if E |w* - wt_i^k|^2 <= D_w^2 in every round, not only in the first: a condition on the run.
 3. Theorem 3's averages are one round apart: its proof bounds beta |.| for the averages of rounds 1 to t.
 
-What they bound is measured by round over replicas, runs with noise of their own on the same records: the expectation is
-over noise alone. What a theorem assumes of the run is checked on the same replicas.
+The bounded quantity is measured by round over replicas, runs with noise of their own on the same records: its
+expectation is over noise alone. What a theorem assumes about the run is checked on the same replicas.
 """
 
 import math
@@ -111,12 +111,12 @@ def corrected(c: Constants, t: int) -> float:
         G = c.S1 + c.rest
         steps = c.D_w * float(np.sum(G + c.dim * c.v**2 / G)) * h / (2 * math.sqrt(2) * t)
         return steps + c.D_w * float(np.sum(G)) / math.sqrt(2 * t) + c.start / t
-    each = c.dim * h / (2 * math.sqrt(2) * t) + 1 / math.sqrt(2 * t)
-    return c.D_w * float(np.sum(c.v)) * each + (c.start + c.D_w**2 * float(np.sum(c.rest)) / 2) / t
+    factor = c.dim * h / (2 * math.sqrt(2) * t) + 1 / math.sqrt(2 * t)
+    return c.D_w * float(np.sum(c.v)) * factor + (c.start + c.D_w**2 * float(np.sum(c.rest)) / 2) / t
 
 
 class Curves:
-    """Callback that follows every replica's averaged iterates, and how far the iterates themselves go."""
+    """Callback that follows every replica's averaged iterates, and the largest norms of the iterates themselves."""
 
     def __init__(self, parties: InProcess, local: Local, best: Optimum, late: bool, done: Done) -> None:
         """With `late`, average wt_i^1..wt_i^t for the objective (Theorem 4), else wt_i^0..wt_i^{t-1} (Theorem 3)."""
@@ -180,7 +180,7 @@ def dp_admm(job: Job, shards: Shards, noise: Noise, seeds: int, beta: float, don
 
 
 def assumed(c: Constants, best: Optimum, curves: Curves) -> Iterator[tuple[str, float]]:
-    """Values that have to be at most D_w for the corrected bound to be one."""
+    """Values that must be at most D_w for the corrected bound to hold."""
     yield "|w*| <= D_w", float(np.linalg.norm(best.w))
     yield "sqrt(E |wt_i^k - w*|^2) <= D_w for every party and round", math.sqrt(curves.far)
     if c.theorem == 3 and curves.local.public.regularizer.smooth.weight:
@@ -188,7 +188,7 @@ def assumed(c: Constants, best: Optimum, curves: Curves) -> Iterator[tuple[str, 
 
 
 def deviations(algorithm: DPADMM, public: Public) -> list[str]:
-    """Where this run is not the paper's, and what becomes of the theorem."""
+    """How this run deviates from the paper's, and what that means for the theorem."""
     omega = public.scale(public.ids)[:, 0] / public.C
     texts = [
         "D_w is declared; the paper estimates |w*| on private records",

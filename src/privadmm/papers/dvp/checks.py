@@ -1,4 +1,4 @@
-"""What the dual perturbation paper says of its experiment, of privacy and of its algorithm box, one check each."""
+"""Checks of the dual perturbation paper's claims about its experiment, privacy and algorithm box."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from privadmm.papers.framework import nodes
 from privadmm.papers.framework.bench import Failed
 from privadmm.papers.framework.study import Check, Claim, Whose, expect, falls, listed, near, pairs, spread_words
 
-NEAR = 1.5  # the factor within which a printed curve counts as near our losses
+NEAR = 1.5  # factor within which a printed curve counts as near our losses
 BUDGET = 5000  # instances that a search may try
 STAYS = "noise of earlier rounds stays in iterates and duals: the loss levels off above where it began"
 FOLLOW = "Figure 3: the losses follow c4 exp(-c5 alpha) + c6"
@@ -72,7 +72,7 @@ def figure_3(ran: Results) -> Iterator[Check]:
 
 
 def constants(ran: Results, late: Fit | str) -> Iterator[Check]:
-    """Check c4, c5, c6 of a good fit: a curve that the losses do not follow has no constants to compare."""
+    """Check c4, c5, c6 of a good fit; a curve that the losses do not follow has no constants to compare."""
     depends = "the paper's alphas, degrees and eta are not stated, and the constants depend on all of them"
     rule = "the paper prints a rule (t = 20..100) and no figure; it is applied here to our run with the largest alpha"
     averaged = f"Figure 3: c6 is the loss averaged over t = {ran.middle}..{ran.rounds}"
@@ -93,7 +93,7 @@ def constants(ran: Results, late: Fit | str) -> Iterator[Check]:
 
 
 def printed_curves(ran: Results) -> Iterator[Check]:
-    """Compare the curves that the printed constants draw with our losses, whatever our own fit gives."""
+    """Compare the curves of the printed constants with our losses, whatever our own fit gives."""
     alphas, losses = ran.alphas("proof"), ran.over("proof", "loss", ran.rounds).mean(axis=1)
     printed = {pair: model(np.array(alphas), *pair, ran.floor) for pair in (LATE, EARLY)}
     off = {pair: float(np.max(np.maximum(curve / losses, losses / curve))) for pair, curve in printed.items()}

@@ -5,9 +5,9 @@ L_acc = c4 exp(-c5 alpha) + c6 and the utility of privacy. Each is run with thre
 
     proof       of the paper's proof for alpha
     certified   Gaussian, of which one round is certified to cost alpha
-    box         of the paper's algorithm box, which is refused where its Phi is negative: run all the same, to see
+    box         of the paper's algorithm box, which is refused if its Phi is negative; here run all the same
 
-The loss is C^R/B_p sum loss over C^R: the paper's own constants and weights only make sense for the mean loss.
+The loss is divided by C^R, so it is the mean loss: the paper's constants and weights make sense for that alone.
 """
 
 from typing import Any

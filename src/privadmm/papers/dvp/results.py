@@ -1,4 +1,4 @@
-"""What the runs of the dual perturbation paper found: curves over alpha, their fits, Figures 2 and 3, and tables."""
+"""Results of the dual perturbation paper's runs: curves over alpha, their fits, Figures 2 and 3, and tables."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,7 +43,7 @@ class Results:
 
     @cached_property
     def fits(self) -> dict[tuple[str, int], Fit | str]:
-        """Fits of the mean losses, by kind and round; in place of one that is missing, the reason."""
+        """Fits of the mean losses, by kind and round, or the reason why there is no fit."""
         return {(kind, round): self.fit(kind, round) for kind in KINDS for round in (self.middle, self.rounds)}
 
     def fit(self, kind: str, round: int) -> Fit | str:
@@ -67,7 +67,7 @@ class Results:
 
     @property
     def by_rho(self) -> dict[float, Floats]:
-        """The loss at the chosen alpha after the round to which every rho was run."""
+        """The loss at the chosen alpha, by rho, after the last round that all of these runs have."""
         losses = {rho: self.seen("rho", rho).loss for rho in self.alphas("rho")}
         at = min(len(loss) for loss in losses.values())
         losses[self.rho] = self.seen("proof", self.chosen).loss
@@ -83,7 +83,7 @@ def figures(ran: Results) -> tuple[Figure, ...]:
     tradeoff = (
         *(losses(ran, round) for round in (ran.middle, ran.rounds)),
         Panel(title, "alpha of a round", "error rate on test records", rates, xscale="log"),
-        utility(ran),  # which the paper draws into the other panels
+        utility(ran),  # the paper draws it into the other panels
     )
     return (
         Figure(
@@ -128,7 +128,7 @@ def losses(ran: Results, round: int) -> Panel:
 
 
 def utility(ran: Results) -> Panel:
-    """Draw utility of privacy less loss from alpha = 0.1 on: below, the loss of the proof's noise hides all else."""
+    """Draw utility of privacy less loss, from alpha = 0.1 on: below, the loss of the proof's noise dwarfs all else."""
     lines = []
     for kind in KINDS:
         alphas, top = np.array(ran.alphas(kind)), ran.best(kind, ran.rounds)

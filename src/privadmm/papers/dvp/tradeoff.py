@@ -1,6 +1,6 @@
-"""The trade between privacy and accuracy in the dual variable perturbation paper (its section 5; docs/theory.md).
+"""The trade-off between privacy and accuracy in the dual variable perturbation paper (section 5; docs/theory.md).
 
-alpha is the privacy of one round; the loss after some rounds, averaged over noise, is fitted by
+alpha is the privacy of one round. The loss after some rounds, averaged over noise, is fitted by
 
     L_acc(alpha) = c4 exp(-c5 alpha) + c6,    c4, c5, c6 >= 0                                              (1)
 
@@ -8,9 +8,9 @@ and set against the paper's utility of privacy, with its weights omega_p1..omega
 
     U_priv(alpha) = omega1 ln( omega2 / (omega3 alpha + omega4 alpha^2) )                                  (2)
 
-The paper leaves the choice to the reader. Here the best alpha is the one with the largest U_priv(alpha) - loss: of the
-alphas that were run by their measured losses (`measured_best`), and between them by a good fit (`best`). As (2) has no
-upper bound at 0, it may be an end of the range, and `where` says so: such an optimum is the grid's, not the method's.
+The paper leaves the choice to the reader. Here the best alpha has the largest U_priv(alpha) - loss: among the alphas
+that were run, by measured losses (`measured_best`), and between them, by a good fit (`best`). (2) is unbounded at 0, so
+the best alpha may be an end of the range; `where` says so: such an optimum is the grid's, not the method's.
 
 `tradeoff` runs DVP over a grid of alpha with two kinds of noise:
 
@@ -60,7 +60,7 @@ class FitError(PrivadmmError):
 
 @dataclass(frozen=True)
 class Fit:
-    """(1), the share r2 of the losses' variance that it explains, and its largest relative error."""
+    """The curve (1), the share r2 of the losses' variance that it explains, and its largest relative error."""
 
     c4: float
     c5: float
@@ -73,7 +73,7 @@ class Fit:
 
     @property
     def good(self) -> bool:
-        """Whether the losses follow the curve; if not, neither its constants nor its best alpha say anything."""
+        """Whether the losses follow the curve; if not, neither its constants nor its best alpha mean anything."""
         return self.r2 >= GOOD_R2 and self.off <= GOOD_OFF
 
 
@@ -135,7 +135,7 @@ def model(alpha: Floats, c4: float, c5: float, c6: float) -> Floats:
 
 
 def optimum(alpha: float, loss: float, weights: Weights, first: bool, last: bool) -> dict[str, Any]:
-    """Record of a best alpha, and whether it is at an end of the range that was searched."""
+    """Record a best alpha, and whether it is at an end of the range that was searched."""
     privacy = float(weights.privacy(np.array(alpha)))
     return {
         "alpha": alpha,
@@ -221,7 +221,7 @@ def tradeoff(
 
 
 def checked(config: Config, alphas: Sequence[float], rounds: Sequence[int]) -> PrivacyTable:
-    """The [privacy] of the runs: their own delta, and no figure of the file's that alpha stands for."""
+    """The [privacy] of the runs: the config's, without the budgets that alpha replaces."""
     if not isinstance(config.algorithm.parameters, DVP):
         raise ConfigError(
             f"{config.path}: the trade-off is the dvp paper's, and [algorithm] name is {config.algorithm.name!r}; "
@@ -247,7 +247,7 @@ def point(
         job = (paper if calibration == "proof" else certified)(config, prepared, alpha)
         losses = measured(job, prepared, config.run.seed or 0, seeds, marks)
     except ConfigError:
-        raise  # whatever alpha is
+        raise  # it does not depend on alpha
     except PrivadmmError as error:
         return Point(alpha, problem=str(error))
     if not np.isfinite(losses).all():
@@ -262,7 +262,7 @@ def paper(config: Config, prepared: Prepared, alpha: float) -> Job:
 
 
 def certified(config: Config, prepared: Prepared, alpha: float) -> Job:
-    """The config's job, with certified noise of which one round costs alpha."""
+    """The config's job with certified noise, one round of which costs alpha."""
     dvp: DVP = replace(config.algorithm.parameters, calibration="certified", alpha=None, party_alpha=None)
     own = config.privacy
     assert own is not None
@@ -270,7 +270,7 @@ def certified(config: Config, prepared: Prepared, alpha: float) -> Job:
 
 
 def costing(at: Callable[[float], Job], alpha: float) -> Job:
-    """Find the total epsilon of a job whose first round costs alpha, to a relative 1e-3 and from below."""
+    """Find the job whose first round costs alpha, by its total epsilon, to a relative 1e-3 and from below."""
     from scipy.optimize import brentq
 
     def above(log: float) -> float:
@@ -297,7 +297,7 @@ def measured(job: Job, prepared: Prepared, seed: int, seeds: int, marks: Sequenc
 def read_off(
     calibration: str, points: Sequence[Point], marks: Sequence[int], weights: Weights
 ) -> Iterator[dict[str, Any]]:
-    """Records of the fit and the best alphas after each round: by measured losses, and by the fit where it is good."""
+    """Records of the fit and the best alphas after each round: by measured losses, and by the fit if it is good."""
     good = [point for point in points if point.losses is not None]
     if len(good) < 4:
         lost = "; ".join(f"alpha = {p.alpha:g}: {p.problem}" for p in points if p.problem is not None)

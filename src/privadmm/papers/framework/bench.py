@@ -1,4 +1,4 @@
-"""Run the tasks of a paper in as many processes as there are cores. A task's result depends on its arguments alone."""
+"""Runs the tasks of a paper in as many processes as there are cores. A result depends on its task's arguments alone."""
 
 import os
 import time
@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from privadmm.data.threads import cores
 from privadmm.errors import PrivadmmError
+
+if TYPE_CHECKING:
+    from privadmm.papers.framework.store import Store
 
 
 class Moment(NamedTuple):
-    """How far a run is."""
+    """The progress of a run."""
 
     done: int
     of: int
     now: Sequence[str] = ()  # labels of running tasks
-    left: float | None = None  # seconds, roughly; None: nobody knows yet
+    left: float | None = None  # seconds, roughly; None: not known yet
 
 
 Done = Callable[[Moment], None]
@@ -42,7 +46,7 @@ class Setting:
 class Task:
     """A call `run(*arguments)` and the key of its result; `run` is a module's function, so other processes find it.
 
-    With `may_fail`, a named error is the task's result: what a paper prints may fail when it is run.
+    With `may_fail`, a named error becomes the task's result: a printed algorithm may fail when it is run.
     """
 
     key: Any
@@ -55,21 +59,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Failed:
-    """The result of a task that may fail, and did: its error."""
+    """The result of a task that may fail and did: its error."""
 
     message: str
 
 
-class Kept(Protocol):
-    """Where results of tasks are kept, so that they are not computed twice."""
-
-    def get(self, task: Task) -> tuple[Any] | None: ...
-
-    def put(self, task: Task, result: Any) -> None: ...
-
-
 class Clock:
-    """Estimates how long is left: the tasks done took so long for what they cost; what is left costs so much."""
+    """Estimates the time left: the time of the tasks that are done, scaled by the cost of those that are not."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.began, self.left, self.done = time.monotonic(), sum(task.cost for task in tasks), 0.0
@@ -96,17 +92,17 @@ def perform(task: Task) -> Any:
 
 
 def run(
-    tasks: Sequence[Task], workers: int | None = None, done: Done = lambda moment: None, kept: Kept | None = None
+    tasks: Sequence[Task], workers: int | None = None, done: Done = lambda moment: None, kept: "Store | None" = None
 ) -> dict[Any, Any]:
-    """Return the results by key, in one order, whatever the number of workers (1: in this process) and who is first.
+    """Return the results by key; their order does not depend on the number of workers (1: in this process).
 
-    With `kept`, results that are there are taken, and every other one is put there as soon as it is known.
+    With `kept`, results are taken from there, and every new one is put there as soon as it is known.
     """
     if len({task.key for task in tasks}) != len(tasks):
         raise ValueError("two tasks have the same key")
     ordered = sorted(tasks, key=lambda task: -task.cost)
     known = {} if kept is None else {task.key: kept.get(task) for task in ordered}
-    results = {key: found[0] for key, found in known.items() if found is not None}
+    results = {key: entry[0] for key, entry in known.items() if entry is not None}
     missing = [task for task in ordered if task.key not in results]
     clock = Clock(missing)
 
@@ -119,8 +115,7 @@ def run(
         results[task.key] = result
         clock.finish(task)
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(workers or cores, len(missing))
+    count = min(workers or cores(), len(missing))
     if count <= 1:
         for task in missing:
             tell((task.label,))
@@ -132,7 +127,7 @@ def run(
 
 
 def end_with_parent() -> None:
-    """End this process as soon as the one that started it has ended: one that was killed leaves nobody working."""
+    """End this process as soon as its parent has ended: a parent that was killed leaves no worker behind."""
     parent = parent_process()
     assert parent is not None
 
@@ -146,7 +141,7 @@ def end_with_parent() -> None:
 def together(
     tasks: Sequence[Task], count: int, tell: Callable[[Sequence[str]], None], finish: Callable[[Task, Any], None]
 ) -> None:
-    """Run tasks in this many processes, and hand each result over as soon as it is there."""
+    """Run tasks in this many processes; `finish` gets each result at once."""
     pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent)
     try:
         pending: dict[Future[Any], Task] = {pool.submit(perform, task): task for task in tasks}
@@ -156,7 +151,7 @@ def together(
             for future in ready:
                 finish(pending.pop(future), future.result())
     except BaseException:
-        # Do not wait for running tasks: nobody needs their results any more.
+        # Do not wait for running tasks: their results are not needed any more.
         for process in list(pool._processes.values()):
             process.terminate()
         pool.shutdown(wait=False, cancel_futures=True)

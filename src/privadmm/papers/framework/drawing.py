@@ -1,4 +1,4 @@
-"""A study's figures as files: a line is the mean over runs, bands or whiskers their range, crosses are the paper's."""
+"""Draws a study's figures: lines are means over runs, bands or whiskers their range, crosses the paper's figures."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +13,9 @@ from privadmm.runs.style import SMALL, band, finish, picture, symbols
 
 WIDTH, HEIGHT = 5.2, 3.7  # inches of a panel
 ROW = 0.19  # inches of a row of a legend
-FEW = 12  # points of a line that are marked one by one, with whiskers in place of a band
-NARROW = 3.0  # the largest over the least value, below which a logarithmic axis shows nothing
-COUNTED = ("round", "epoch", "iteration")  # x axes that have whole numbers alone
+FEW = 12  # a line of fewer points has markers, and whiskers instead of a band
+NARROW = 3.0  # largest over least value, below which an axis stays linear
+COUNTED = ("round", "epoch", "iteration")  # x axes with whole numbers only
 MARKERS = "osD^vPX"
 LONG = 74  # letters of a legend's row that fit below a panel
 SPREAD = "Bands and whiskers: the range over runs; whiskers at one x stand side by side"
@@ -42,24 +42,24 @@ def columns(figure: Figure) -> int:
 
 
 def colored(figure: Figure, panel: Panel, theme: Theme = LIGHT) -> dict[str, str]:
-    """The colour of every line of a panel by its label: of its meaning, its level, or its series."""
-    named = [line for each in figure.panels for line in each.lines if line.meaning is None and line.level is None]
+    """The colour of every line of a panel, by label: from its meaning, its level, or its series."""
+    named = [line for other in figure.panels for line in other.lines if line.meaning is None and line.level is None]
     series = list(dict.fromkeys(line.series or line.label for line in named))
     levels = sorted({line.level for line in panel.lines if line.level is not None and line.meaning is None})
     scale = dict(zip(levels, theme.scale(len(levels)), strict=True))
-    found = {}
+    colors = {}
     for line in panel.lines:
         if line.meaning is not None:
-            found[line.label] = theme.of(line.meaning)
+            colors[line.label] = theme.of(line.meaning)
         elif line.level is not None:
-            found[line.label] = scale[line.level]
+            colors[line.label] = scale[line.level]
         else:
-            found[line.label] = theme.series(series.index(line.series or line.label))
-    return found
+            colors[line.label] = theme.series(series.index(line.series or line.label))
+    return colors
 
 
 def marked(figure: Figure, panel: Panel) -> dict[str, str]:
-    """The marker of every line of a panel by its label: the same in all panels, if these names tell lines apart."""
+    """The marker of every line of a panel, by label: the same in all panels, if `name_of` tells all lines apart."""
     panels = [[name_of(line) for line in each.lines] for each in figure.panels]
     names = list(dict.fromkeys(name for each in panels for name in each))
     if len(names) > len(MARKERS) or any(len(set(each)) < len(each) for each in panels):
@@ -68,12 +68,12 @@ def marked(figure: Figure, panel: Panel) -> dict[str, str]:
 
 
 def name_of(line: Line) -> str:
-    """What a line is called in every panel; what a panel has to add of it comes after a semicolon."""
+    """The part of a line's label that all panels share: the text before a semicolon."""
     return line.label.partition(";")[0]
 
 
 def single(panel: Panel) -> bool:
-    """Tell whether nothing but single points would be seen: then lines are rows, each with its range."""
+    """Whether all lines are single points: then they are drawn as rows, each with its range."""
     return bool(panel.lines) and all(len(line.x) == 1 for line in panel.lines)
 
 
@@ -114,7 +114,7 @@ def shortened(label: str) -> str:
 
 
 def dots(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
-    """Draw a row for each line, which has one point: its value and range. The x axis of the panel goes into words."""
+    """Draw a row for each line of a single point: its value and range. The x of the panel goes into the axis label."""
     rows = panel.lines[::-1]
     for at, line in enumerate(rows):
         value, color = float(line.mean[0]), colors[line.label]
@@ -132,7 +132,7 @@ def dots(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
 
 
 def wide(panel: Panel) -> bool:
-    """Tell whether what is drawn spans enough for a logarithmic axis."""
+    """Whether the values span enough for a logarithmic axis."""
     means = np.concatenate([[], *(line.mean for line in panel.lines)])
     drawn = means[np.isfinite(means) & (means < BEYOND) & (means > 0)]
     return bool(drawn.size and drawn.max() >= NARROW * drawn.min())
@@ -164,10 +164,10 @@ def plot(axes: Any, line: Line, color: str, marker: str = "o", among: int = 1, a
 
 
 def step(panel: Panel) -> float:
-    """The least distance between two x of one line, of logarithms where the axis is logarithmic."""
-    found = []
+    """The least distance between two x of a line; between their logarithms, if the axis is logarithmic."""
+    gaps = []
     for line in panel.lines:
         x = np.unique(np.asarray(line.x, dtype=float))
         if len(x) > 1:
-            found.append(float(np.diff(np.log(x) if panel.xscale == "log" else x).min()))
-    return min(found, default=0.0)
+            gaps.append(float(np.diff(np.log(x) if panel.xscale == "log" else x).min()))
+    return min(gaps, default=0.0)

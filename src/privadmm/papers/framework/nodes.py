@@ -1,7 +1,7 @@
-"""Adult at the nodes of a random network, as the papers on dual perturbation and on recycled ADMM have it.
+"""Adult at the nodes of a random network, the setting of the papers on dual perturbation and on recycled ADMM.
 
-The second of them names 40,000 records for training, dealt out evenly, and the rest for testing; the first names
-neither, and gets the same. Records are one-hot, 105 columns of norm at most 1. They are stored sparse: that is faster.
+The second paper trains on 40,000 records, dealt out evenly, and tests on the rest; the first states neither, and gets
+the same. Records are one-hot, 105 columns of norm at most 1, stored sparse, which is faster.
 """
 
 import functools
@@ -42,7 +42,7 @@ OURS = (
 
 
 class Held(NamedTuple):
-    """Records at the nodes, and those kept for testing, in one hand."""
+    """Records at the nodes, and the pooled test records."""
 
     nodes: Shards
     test: Shards
@@ -63,7 +63,7 @@ def network(nodes: int) -> Graph:
 
 
 def job(algorithm: Algorithm, rounds: int, weight: float, privacy: Target | NoPrivacy, nodes: int = 5) -> Job:
-    """Set this method up on Adult, with the penalty weight/2 |f|^2 in every node's problem."""
+    """Make the job of a method on Adult, with the penalty weight/2 |f|^2 in every node's problem."""
     shards = held(nodes).nodes
     facts = (shards.sizes, shards.dim, rounds, network(nodes), Logistic(), L2(weight), privacy)
     return Job(algorithm, Public(*facts, C=C))
@@ -71,11 +71,11 @@ def job(algorithm: Algorithm, rounds: int, weight: float, privacy: Target | NoPr
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run showed, in arrays (rounds, seeds), and what it cost."""
+    """The curves of a run, arrays (rounds, seeds), and its cost."""
 
     loss: Floats  # the nodes' mean loss on their own records, without C
     error: Floats  # error rate of their mean classifier on the test records
-    even: Floats  # the loss at what is sent beside the iterates, if anything is; else as `loss`
+    even: Floats  # the loss at the even iterates, if the method sends any; else the same as `loss`
     epsilon: float | None  # certified, of all rounds
     one_round: float | None  # certified, of the first round alone
     claimed: float | None  # by the paper
@@ -86,14 +86,14 @@ class Seen:
 
 
 def run(job: Job, seeds: int, failing: bool = False) -> Seen:
-    """Run what `job` set up, once per seed. With `failing`, a run that breaks down is infinite from there on."""
+    """Run a job once per seed. With `failing`, a run that breaks down is infinite from there on."""
     public, data = job.public, held(job.public.parties)
 
     def loss(f: Floats) -> Floats:
         return np.asarray(own_losses(public, data.nodes, f).mean(axis=-1) / C)
 
     def look(view: View, parties: InProcess) -> Floats:
-        """(3, seeds): the loss, that of the even iterates (mail of [odd, even]), the error rate."""
+        """Returns (3, seeds): the loss, the loss of even iterates (mail of [odd, even]), the error rate."""
         odd, mail = loss(parties.local_models()), view.progress.mail.values
         even = loss(mail[..., public.dim :]) if mail.shape[-1] == 2 * public.dim else odd
         return np.stack([odd, even, 1 - accuracies(data.test, view.model)])
@@ -104,6 +104,6 @@ def run(job: Job, seeds: int, failing: bool = False) -> Seen:
 
 
 def one_round(job: Job) -> float:
-    """What the first round alone is certified to cost the worst party."""
+    """The certified epsilon of the first round alone, for the party that pays most."""
     assert job.delta is not None
     return worst(totals({(0, 0): job.plan[0, 0]}, job.public.parties), job.delta)

@@ -1,10 +1,10 @@
-"""The exact optimum that a bound is measured against, from one non-private solve on the pooled records.
+"""The exact optimum against which bounds are measured, from a non-private solve on the pooled records.
 
     F(w) = mean_i f_i(w),    f_i(w) = C omega_i/m_i sum_n loss(a_n.w; y_n) + R(w)                          (1)
 
-Newton's method, damped. What has no second derivative is rounded first, ever less: the hinge to a Huberised
+Damped Newton's method. Functions without a second derivative are rounded, less and less: the hinge to a Huberised
 hinge of width h, which lies at most h/4 above it, and |x| to sqrt(x^2 + s^2), at most s above. The minimum of the
-rounded problem, less what rounding can have added, is a lower bound on the minimum of (1): a gap that is measured
+rounded problem, less the most that rounding can add, is a lower bound on the minimum of (1): a gap that is measured
 against it is never too small.
 """
 
@@ -38,7 +38,7 @@ class Optimum:
 
 
 def condition(words: str, value: float, limit: float) -> dict[str, Any]:
-    """Record of what a theorem assumes, value <= limit, and whether it holds."""
+    """Record of a theorem's assumption, value <= limit, and whether it holds."""
     return {"condition": words, "value": value, "limit": limit, "holds": value <= limit}
 
 
@@ -68,7 +68,7 @@ def optimum(local: Local) -> Optimum:
         problem = Rounded(local, HuberHinge(h) if rough else public.loss, kinks, h / 100)
         w = problem.minimise(w)
     slope, strong = float(np.linalg.norm(problem.gradient(w))), public.regularizer.strong_convexity
-    # Without strong convexity, for an optimum that is not much further from 0 than w.
+    # Without strong convexity, assume that the optimum is not much further from 0 than w.
     left = slope**2 / (2 * strong) if strong else slope * (1 + 2 * float(np.linalg.norm(w)))
     rounding = kinks * public.dim * problem.s + (public.C * h / 4 if rough else 0.0)
     value = problem.value(w) - rounding - left
@@ -100,7 +100,7 @@ class Rounded:
         return np.asarray((self.local.weight * pulls).mean(axis=0) + smooth + rest)
 
     def hessian(self, w: Floats, more: float) -> Floats:
-        """The Hessian, with `more` on its diagonal, as the problem itself may be flat."""
+        """The Hessian, with `more` on its diagonal, since the problem itself may be flat."""
         grams = self.local.shards.gram(self.loss.curv(self.margins(w), self.local.shards.y))
         bend = self.local.public.regularizer.smooth.weight + more
         diagonal = bend + (self.kinks * self.s**2 / np.hypot(w, self.s) ** 3 if self.kinks else np.zeros_like(w))
@@ -120,7 +120,7 @@ class Rounded:
     def descend(self, w: Floats, step: Floats, down: float, slope: float) -> Floats:
         """Take the longest of step, step/2, step/4, ... that makes enough of the promised descent."""
         here = self.value(w)
-        # Where values agree to their last digits, only the slope can tell.
+        # If values agree to their last digits, only the slope shows progress.
         flat = down <= 1e-12 * (1 + abs(here))
         for halved in range(HALVINGS):
             length = 0.5**halved

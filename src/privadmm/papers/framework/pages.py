@@ -1,4 +1,4 @@
-"""A study written down: one JSON file, its figures, and a page for people."""
+"""Writes a study: a JSON file, its figures, and a page for people."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Any
 from privadmm.data.files import write_json
 from privadmm.papers.framework.study import VERDICTS, Check, Study
 
-WHOLE = 1e9  # whole figures below this are written out
+WHOLE = 1e9  # whole numbers below this are written with all digits
+SETTINGS = ("setting", "value", "from", "reason")
 BY = {"paper": "the paper", "ours": "us"}
 
 
@@ -27,13 +28,10 @@ def kind(quick: bool) -> str:
 
 
 def page(study: Study, quick: bool = False) -> str:
-    """Write in Markdown what was run, every check and every table."""
-    settings = [
-        (each.symbol, each.value, "the paper" if each.stated else "ours", each.why) for each in study.parameters
-    ]
+    """Write the settings, every check and every table in Markdown."""
     headings = ("check", "claimed by", "published", "ours", "verdict", "remark")
     parts = [f"# {study.title} ({study.paper}): {kind(quick)}", f"{study.tally}."]
-    parts += ["### Settings", table(("setting", "value", "from", "reason"), settings)]
+    parts += ["### Settings", table(SETTINGS, [parameter.cells for parameter in study.parameters])]
     parts += ["### Checks", table(headings, [cells(check) for check in study.checks])]
     for grid in study.grids:
         parts += [f"### {grid.caption}", table(grid.columns, [tuple(map(word, row)) for row in grid.rows])]
@@ -50,8 +48,9 @@ def cells(check: Check) -> tuple[str, ...]:
     return check.name, BY[check.of], word(check.published) + within, word(check.ours), verdict, check.why
 
 
-def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [columns, tuple("---" for _ in columns), *rows]
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
 
 

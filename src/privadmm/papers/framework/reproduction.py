@@ -1,7 +1,7 @@
-"""Run papers' experiments into a folder: tasks that can be resumed, a study of each paper, and one page of them all."""
+"""Runs papers' experiments into a folder: tasks that can be resumed, a study of each paper, and a page of all."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from privadmm.data.files import write_json, write_text
@@ -16,7 +16,7 @@ PAGE, COUNTS = "index.html", "counts.json"
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Studies of some papers, in the folder `out`; of several papers, each in a folder of its own."""
+    """Studies of some papers, in the folder `out`; if there are several, each in a folder inside."""
 
     papers: tuple[str, ...]
     setting: Setting
@@ -29,13 +29,13 @@ class Reproduction:
     def tasks(self) -> list[Task]:
         """The tasks of all papers; a missing data set is found here."""
         return [
-            Task((name, task.key), task.run, task.arguments, f"{name}: {task.label}", task.cost, task.may_fail)
+            replace(task, key=(name, task.key), label=f"{name}: {task.label}")
             for name in self.papers
             for task in paper(name).tasks(self.setting)
         ]
 
     def run(self, tasks: Sequence[Task], resume: bool, workers: int | None, done: Done) -> list[Study]:
-        """Run what is not done yet, and write everything down."""
+        """Run the tasks that are not done yet, and write all results."""
         facts = identity(self.papers, self.setting.quick, self.setting.data)
         store = Store.open(self.out, facts) if resume else Store.new(self.out, facts)
         results = bench.run(tasks, workers, done, store)

@@ -1,4 +1,4 @@
-"""Follow one job over many noise seeds at once: replicas are an axis in front of the parties'."""
+"""Follows a job over many noise seeds at once: replicas are an axis in front of the parties' axis."""
 
 from collections.abc import Callable, Container
 from dataclasses import replace
@@ -20,7 +20,7 @@ from privadmm.privacy.mechanisms import Simulation
 
 Records = Shards | People
 Marks = Container[int] | None  # rounds; None: all
-Look = Callable[[View, InProcess], Floats]  # what is measured after a round: (..., seeds)
+Look = Callable[[View, InProcess], Floats]  # measures something after a round: (..., seeds)
 
 
 def follow(
@@ -63,7 +63,7 @@ def own_losses(public: Public, shards: Shards, w: Floats) -> Floats:
 
 
 def accuracies(pooled: Shards, w: Floats) -> Floats:
-    """Accuracies (...,) of weights w (..., d) on records in one hand."""
+    """Accuracies (...,) of weights w (..., d) on pooled records."""
     return np.asarray((pooled.margins(w[..., None, :]) * pooled.y > 0).mean(axis=-1))
 
 

@@ -17,7 +17,7 @@ RAETSCH = tuple(
 
 
 class Raw(NamedTuple):
-    """Features and labels -1, +1, as they are in the file."""
+    """Features, and labels -1 and +1, as the file has them."""
 
     X: Floats
     y: Floats
@@ -40,7 +40,7 @@ ABOUT_RAETSCH = (
 
 
 def raetsch(data: Path, name: str) -> Raw:
-    """Read one of Raetsch's sets, without records that are there twice."""
+    """Read one of Raetsch's sets, without duplicate records."""
     path = need(data, [f"raetsch/{name}.npz"], f"the set {name}", ABOUT_RAETSCH) / f"raetsch/{name}.npz"
     with np.load(path) as file:
         if lacking := [key for key in ("X", "y", "unique_idx") if key not in file]:
@@ -60,7 +60,7 @@ GISETTE = (
 
 
 def gisette_source(data: Path | None) -> tuple[str, tuple[str, ...]] | None:
-    """Find gisette in the folder, the real one first: its name and files; None if there is none."""
+    """Find gisette in the folder, the real set before the surrogate: its name and files; None if there is none."""
     for source, files in GISETTE:
         if data is not None and all((data / name).is_file() for name in files):
             return source, files
@@ -68,7 +68,7 @@ def gisette_source(data: Path | None) -> tuple[str, tuple[str, ...]] | None:
 
 
 def gisette(data: Path) -> tuple[Raw, Raw]:
-    """Read 6,000 records to train on and 1,000 to test on; LIBSVM's as they are, others from 0..999 to [-1, 1]."""
+    """Read 6,000 training and 1,000 test records; LIBSVM's as they are, others scaled from 0..999 to [-1, 1]."""
     if (present := gisette_source(data)) is None:
         raise ConfigError(
             f"{data}: no gisette here. Give gisette_scale and gisette_scale.t from LIBSVM, packed by bz2 or not; "
@@ -94,7 +94,7 @@ def libsvm(path: Path) -> Raw:
 
 
 def ranged(X: NDArray[np.integer | np.floating]) -> Floats:
-    """Bring the declared range 0..999 to [-1, 1]. LIBSVM takes each column's own, which is read off the records."""
+    """Scale the declared range 0..999 to [-1, 1]. LIBSVM scales each column by its own range, read off the records."""
     return np.clip(2 * X.astype(float) / GISETTE_LARGEST - 1, -1.0, 1.0)
 
 

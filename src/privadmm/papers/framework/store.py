@@ -1,9 +1,9 @@
-"""Results of tasks on disk, so that a run that was killed goes on where it was.
+"""Results of tasks on disk, so that a run that was killed can be resumed.
 
-A store belongs to one run: of this code, these libraries, these papers, settings and data. `Store.open` refuses to go
-on with a run of anything else, because its results would be mixed with others. A result is written in one step, under a
-name that is the digest of its task's function and arguments, with a checksum in front: half of a file, or the result of
-another task, is computed again.
+A store belongs to one run: of this code, these libraries, these papers, settings and data. `Store.open` refuses to
+resume a run with any other of these, so that results are not mixed. A result is written in one step, under the digest
+of its task's function and arguments, with a checksum in front: half of a file, or the result of another task, is
+computed again.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from privadmm.papers.framework.bench import Task
 
 ABOUT, FOLDER = "run.json", "tasks"
 LIBRARIES = ("numpy", "scipy", "scikit-learn")
-# What numpy's arrays and numbers are rebuilt with. Nothing else but classes of the papers may stand in a file.
+# The functions that rebuild numpy's arrays and numbers. Besides them a file may name classes of the papers only.
 NUMPY = {
     *(("numpy", "ndarray"), ("numpy", "dtype"), ("numpy._core.multiarray", "_reconstruct")),
     *(("numpy._core.multiarray", "scalar"), ("numpy._core.numeric", "_frombuffer")),
@@ -38,15 +38,15 @@ class Reader(pickle.Unpickler):
         if (module, name) in NUMPY:
             return super().find_class(module, name)
         if module.startswith("privadmm.papers.") and "." not in name:
-            found = super().find_class(module, name)
-            if isinstance(found, type):
-                return found
+            kind = super().find_class(module, name)
+            if isinstance(kind, type):
+                return kind
         raise pickle.UnpicklingError(f"{module}.{name} is no part of a result")
 
 
 @cache
 def code() -> str:
-    """A digest of all of the package's code: what any of it computes may change with it."""
+    """Digest of all of the package's code: any change may change results."""
     import privadmm
 
     package, digest = Path(privadmm.__file__).parent, hashlib.sha256()
@@ -56,7 +56,7 @@ def code() -> str:
 
 
 def data_digest(folder: Path | None) -> str | None:
-    """A digest of the names, sizes and times of the files in the data folder; reading them all would take long."""
+    """Digest of the names, sizes and times of the files in the data folder; reading them all takes too long."""
     if folder is None or not folder.is_dir():
         return None
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -65,7 +65,7 @@ def data_digest(folder: Path | None) -> str | None:
 
 
 def identity(papers: tuple[str, ...], quick: bool, data: Path | None) -> dict[str, Any]:
-    """What two runs must have in common for their results to be one run's."""
+    """All that two runs must have in common for one to resume the other."""
     return {
         "papers": list(papers),
         "quick": quick,
@@ -92,7 +92,7 @@ class Store:
 
     @classmethod
     def open(cls, out: Path, facts: Mapping[str, Any]) -> "Store":
-        """Go on with a run; refused where it was begun otherwise."""
+        """Resume a run; refused if it was begun with other facts."""
         try:
             begun = json.loads((out / ABOUT).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -116,7 +116,7 @@ class Store:
         return self.folder / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.task"
 
     def get(self, task: Task) -> tuple[Any] | None:
-        """The task's result in a tuple; None if it has none that is whole."""
+        """The task's result in a tuple; None if there is no intact one."""
         try:
             content = self.place(task).read_bytes()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What reproducing a paper yields: checks, the settings they rest on, tables and figures."""
+"""The result of reproducing a paper: checks, the settings behind them, tables and figures."""
 
 import math
 from collections import Counter
@@ -21,11 +21,11 @@ TOO_FEW = "too few settings were run to judge it"
 
 @dataclass(frozen=True)
 class Check:
-    """Something that a paper prints or claims, or that we expect, and whether it came out.
+    """Something that a paper prints or claims, or that we expect, and whether it holds.
 
     `published` and `ours` are figures within `tolerance` of each other, or words. `ok` is a key of VERDICTS; None means
-    that the runs cannot decide. `why` explains a check that does not hold or cannot be judged, and says what any other
-    rests on. `of` says whose claim it is: the paper's, or ours (an earlier trial, a control, a certified variant).
+    that the runs cannot decide. `why` explains a check that does not hold or cannot be judged; for others it says what
+    they rest on. `of` says whose claim it is: the paper's, or ours (an earlier trial, a control, a certified variant).
     """
 
     name: str
@@ -43,14 +43,14 @@ def near(name: str, published: float, ours: float, tolerance: float, why: str = 
 
 
 class Claim(NamedTuple):
-    """What a paper says in words; or, if it is ours, what we expect and the paper does not claim."""
+    """A claim in words: the paper's, or, if it is ours, an expectation that the paper does not state."""
 
     name: str
     words: str
     of: Whose = "paper"
 
     def judged(self, seen: str, ok: bool | np.bool_ | None, why: str = "") -> Check:
-        """Judge it by what was seen."""
+        """Make a check of the claim, from what was `seen`."""
         unjudged = ok is None
         why = why or (TOO_FEW if unjudged else "")
         return Check(self.name, self.words, seen, None if unjudged else bool(ok), None, why, self.of)
@@ -124,7 +124,7 @@ class Line:
 
     @property
     def record(self) -> dict[str, Any]:
-        # JSON has no infinity: what ran away is null.
+        # JSON has no infinity: a value that ran away is null.
         ends = {
             name: [float(value) if math.isfinite(value) else None for value in getattr(self, name)]
             for name in ("mean", "low", "high")
@@ -134,7 +134,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines over one pair of axes. A `closer` panel draws lines of another once more, without what hid them."""
+    """Lines over one pair of axes. A `closer` panel repeats lines of another panel, without those that dwarf them."""
 
     title: str
     xlabel: str
@@ -182,9 +182,20 @@ class Parameter:
     stated: bool
     why: str = ""
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its row of the table of settings."""
+        return self.symbol, self.value, "the paper" if self.stated else "ours", self.why
+
 
 def ours(symbol: str, value: str, why: str) -> Parameter:
     return Parameter(symbol, value, False, why)
+
+
+def counts(checks: Iterable[Check]) -> dict[str, int]:
+    """How many checks have each verdict, and how many there are."""
+    count = Counter(check.ok for check in checks)
+    return {"held": count[True], "failed": count[False], "unjudged": count[None], "claims": count.total()}
 
 
 @dataclass(frozen=True)
@@ -198,20 +209,9 @@ class Study:
     notes: Sequence[str] = ()  # what was not run, and why
 
     @property
-    def counts(self) -> dict[str, int]:
-        """How many checks have each verdict."""
-        verdicts = Counter(check.ok for check in self.checks)
-        return {"held": verdicts[True], "failed": verdicts[False], "unjudged": verdicts[None]}
-
-    @property
     def verdicts(self) -> dict[str, dict[str, int]]:
         """How many checks have each verdict, the paper's claims and our own expectations apart."""
-        found = {}
-        for of in ("paper", "ours"):
-            count = Counter(check.ok for check in self.checks if check.of == of)
-            words = {"held": count[True], "failed": count[False], "unjudged": count[None], "claims": count.total()}
-            found[of] = words
-        return found
+        return {of: counts(check for check in self.checks if check.of == of) for of in ("paper", "ours")}
 
     @property
     def tally(self) -> str:
@@ -230,7 +230,7 @@ class Study:
             "paper": self.paper,
             "title": self.title,
             "checks": [asdict(check) for check in self.checks],
-            **self.counts,
+            **{word: count for word, count in counts(self.checks).items() if word != "claims"},
             "tally": self.tally,
             "parameters": [asdict(parameter) for parameter in self.parameters],
             "tables": [{"name": grid.name, "columns": grid.columns, "rows": grid.rows} for grid in self.grids],

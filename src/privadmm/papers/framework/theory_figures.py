@@ -13,7 +13,7 @@ from privadmm.runs.metrics import amount
 from privadmm.runs.palette import Theme
 from privadmm.runs.style import band, finish, picture, plain
 
-FAR = 3.0  # how many times the range of the utility of privacy a point may lie below it
+FAR = 3.0  # how far below the utility of privacy a point is drawn, in ranges of that utility
 
 
 def save(result: dict[str, Any], out: Path, name: str) -> None:
@@ -94,7 +94,7 @@ def draw_losses(
 def draw_utility(
     axes: Any, weights: Weights, alphas: Floats, losses: Floats, curve: Fit, color: str, theme: Theme
 ) -> None:
-    """The utility of privacy, and what the loss leaves of it. What is far below the rest is an arrow at the floor."""
+    """Draw the utility of privacy, and this less the loss. Points far below the rest are arrows at the floor."""
     fine = np.geomspace(alphas[0], alphas[-1], 400)
     gain, worth = weights.privacy(fine), weights.privacy(alphas) - losses
     axes.plot(fine, gain, color=theme.non_private, linestyle="--", label="utility of privacy")

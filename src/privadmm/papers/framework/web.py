@@ -1,7 +1,7 @@
 """Studies as one HTML page: every figure and table beside what the paper printed, and verdicts to filter by.
 
-The page is whole: nothing is fetched, and only the script in it runs. Figures are the SVG files of the studies with
-colours by name, so that they follow the reader's light or dark theme. It is made of the same studies as results.md.
+The page fetches nothing, and only its own script runs. Figures are the SVG files of the studies with named colours,
+so that they follow the reader's light or dark theme. The page and results.md are made from the same studies.
 """
 
 import math
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from privadmm import __version__
 from privadmm.papers.framework.drawing import columns
-from privadmm.papers.framework.pages import BY, kind, word
+from privadmm.papers.framework.pages import BY, SETTINGS, kind, word
 from privadmm.papers.framework.study import VERDICTS, Check, Figure, Grid, Study
 from privadmm.papers.references import REFERENCES
 from privadmm.runs.palette import LIGHT, THEMES, Theme, Zone
@@ -23,7 +23,7 @@ from privadmm.runs.report.safe import safe
 from privadmm.runs.style import symbols
 
 ZONES: dict[bool | None, Zone] = {True: "good", False: "poor", None: "thin"}
-LONGEST = 100_000  # letters of a text; nothing in a study comes from outside
+LONGEST = 100_000  # letters of a text, more than any: a study has no texts from outside
 SCORED = {"held": "hold", "failed": "do not hold", "unjudged": "cannot be judged", "claims": "claims"}
 OURS = "our expectations that hold"
 MANY = 5  # columns of a table, beyond which it needs the whole width
@@ -39,7 +39,7 @@ def text(words: object) -> str:
 
 @dataclass
 class Block:
-    """What belongs to one figure or table of a paper: ours, and the claims about it."""
+    """A figure or table of a paper: our version of it, and the claims about it."""
 
     title: str
     places: set[str]
@@ -50,10 +50,10 @@ class Block:
 
 def places(words: str) -> set[str]:
     """The figures and tables that a caption or a claim begins with: {"Figure 3", "Figure 4"}."""
-    found = PLACE.match(words)
-    if found is None:
+    match = PLACE.match(words)
+    if match is None:
         return set()
-    kind_, first, last = found[1].rstrip("s"), found[2], found[3]
+    kind_, first, last = match[1].rstrip("s"), match[2], match[3]
     if last is None or not first.isdigit():
         return {f"{kind_} {first}"}
     return {f"{kind_} {number}" for number in range(int(first), int(last) + 1)}
@@ -65,11 +65,11 @@ def blocks(study: Study) -> list[Block]:
 
     def home(words: str, new: bool) -> Block | None:
         named = places(words)
-        found = next((block for block in made if named & block.places), None)
-        if found is None and named and new:
-            found = Block(" and ".join(sorted(named)), named)
-            made.append(found)
-        return found
+        block = next((block for block in made if named & block.places), None)
+        if block is None and named and new:
+            block = Block(" and ".join(sorted(named)), named)
+            made.append(block)
+        return block
 
     rest = Block("Everything else", set())
     for figure in study.figures:
@@ -160,7 +160,7 @@ def scores(studies: Sequence[Study]) -> str:
 
 
 def filters(studies: Sequence[Study]) -> str:
-    """Controls that the script serves; without it they stay hidden."""
+    """Controls for the script; without it they stay hidden."""
 
     def boxes(name: str, choices: Mapping[str, str]) -> str:
         return "".join(
@@ -169,7 +169,7 @@ def filters(studies: Sequence[Study]) -> str:
         )
 
     verdicts: dict[str, str] = {ZONES[ok]: text(words) for ok, words in VERDICTS.items()}
-    options = "".join(f'<option value="{text(each.paper)}">{text(each.title)}</option>' for each in studies)
+    options = "".join(f'<option value="{text(study.paper)}">{text(study.title)}</option>' for study in studies)
     return (
         f'<form class="filters" hidden><fieldset><legend>Verdict</legend>{boxes("verdict", verdicts)}</fieldset>'
         f"<fieldset><legend>Claimed by</legend>{boxes('whose', BY)}</fieldset>"
@@ -187,16 +187,13 @@ def section(study: Study, folder: Path) -> str:
             f'<p>{text(reference.cited)} (<a href="{text(reference.link)}" rel="noreferrer">look it up</a>)</p>'
             f"<details><summary>BibTeX</summary><pre>{text(reference.bibtex)}</pre></details>"
         )
-    settings = [
-        (each.symbol, each.value, "the paper" if each.stated else "ours", each.why) for each in study.parameters
-    ]
     parts = "".join(shown(block, study.paper, folder) for block in blocks(study))
     notes = "".join(f"<li>{text(symbols(note))}</li>" for note in study.notes)
     return (
         f'<section id="{text(study.paper)}" aria-labelledby="{text(study.paper)}-title">'
         f'<h2 id="{text(study.paper)}-title">{text(study.title)}</h2>{cited}<p>{text(study.tally)}.</p>'
         f"<details><summary>Settings, and whose they are</summary>"
-        f"{table(('setting', 'value', 'from', 'reason'), settings)}</details>"
+        f"{table(SETTINGS, [parameter.cells for parameter in study.parameters])}</details>"
         f"{f'<details><summary>Notes</summary><ul>{notes}</ul></details>' if notes else ''}{parts}</section>\n"
     )
 
@@ -229,7 +226,7 @@ def claim(check: Check) -> str:
 
 
 def drawn(figure: Figure, paper: str, folder: Path) -> str:
-    """A figure, and where its curves end as a table for those who do not see it."""
+    """A figure, with a table of its curves' last points for readers who cannot see it."""
     rows = [
         (panel.title, line.label, word(float(line.x[-1])), *map(finite, (line.mean[-1], line.low[-1], line.high[-1])))
         for panel in figure.panels
@@ -252,7 +249,7 @@ def inlined(svg: str, name: str) -> str:
     """An SVG file of matplotlib as an element of the page: ids of its own, and colours by name."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL)
-    body = IDS.sub(lambda found: f"{found[1]}{name}-", body)
+    body = IDS.sub(lambda match: f"{match[1]}{name}-", body)
     body = re.sub(r'^<svg[^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', body)
     for key, color in (LIGHT.names | scaled(LIGHT)).items():
         body = body.replace(color, f"var(--{key})")
@@ -275,7 +272,7 @@ def tabled(grid: Grid) -> str:
 def table(names: Sequence[str], rows: Sequence[Sequence[str]], words: int = 0, caption: str = "") -> str:
     """A table; columns of numbers alone, from column `words` on, are aligned to the right."""
     right = [at >= words and bool(rows) and all(numeric(row[at]) for row in rows) for at in range(len(names))]
-    marks = ['class="n" ' if one else "" for one in right]
+    marks = ['class="n" ' if is_right else "" for is_right in right]
     head = "".join(f'<th {mark}scope="col">{text(symbols(name))}</th>' for mark, name in zip(marks, names, strict=True))
     body = "".join(f"<tr>{''.join(cells(row, marks))}</tr>" for row in rows)
     named = f"<caption>{text(symbols(caption))}</caption>" if caption else ""

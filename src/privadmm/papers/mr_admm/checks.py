@@ -1,4 +1,4 @@
-"""What the paper on recycled ADMM says of its experiments, one check each, and the controls it lacks."""
+"""Checks of the claims in the paper on recycled ADMM about its experiments, and controls that it lacks."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -38,12 +38,12 @@ def checks(ran: Results) -> Iterator[Check]:
 
 
 def oscillation(seen: Seen) -> float:
-    """How far an even iterate raises the loss above that of the odd one before, averaged over pairs."""
+    """By how much an even iterate raises the loss above the odd iterate before it, averaged over pairs."""
     return float(np.maximum(seen.even - seen.loss, 0).mean())
 
 
 def ranges(runs: Mapping[str, Floats]) -> str:
-    """Say how far the ranges of runs agree with the order of their means, which is that of `runs`."""
+    """Say which neighbouring ranges overlap; `runs` are in the order of their means."""
     touching = [(a, b) for a, b in pairwise(runs) if runs[a].max() >= runs[b].min() and runs[b].max() >= runs[a].min()]
     if not touching:
         return "judged by means; neighbouring ranges do not touch"
@@ -140,7 +140,7 @@ def stronger(ran: Results) -> Iterator[Check]:
 
 
 def figure_5(ran: Results, kind: str, level: float) -> Iterator[Check]:
-    """Check the paper's orderings, and the controls: as many releases, of which only one method has even steps."""
+    """Check the paper's orderings, and the controls: pairs with as many releases, one method with even steps."""
     runs, at = ran.runs(kind, level), f"{LETTERS[kind]} = {level:g}"
     if ADMM in runs and M in runs:
         judge = Claim if kind == "published" else expect
@@ -163,7 +163,7 @@ def figure_5(ran: Results, kind: str, level: float) -> Iterator[Check]:
         "MR-ADMM below the same with its growing penalty": (MR, GROWING),
     }
     for name, names in controls.items():
-        recycled, plain = (runs[each].last for each in names)
+        recycled, plain = (runs[method].last for method in names)
         yield expect(f"Control: {name} ({at})", "not in the paper: the gain would be that of the even steps").judged(
             words(runs, names),
             recycled.mean() < plain.mean(),
@@ -189,7 +189,7 @@ def totals(ran: Results) -> Iterator[Check]:
 
 
 def tuned(ran: Results) -> Check:
-    """Compare the best settings of recycled and of plain rounds at a certified epsilon of 1."""
+    """Compare recycled and plain rounds, each at its best settings, at a certified epsilon of 1."""
     best, known = [], ran.runs("certified", 1.0)
     for even, (growing, still) in ((True, (MR, R)), (False, (GROWING, HALF))):
         pool = ran.tried(even)

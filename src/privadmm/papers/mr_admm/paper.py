@@ -1,9 +1,9 @@
 """Recycled ADMM (Zhang, Khalili, Liu), section VIII: R-ADMM and MR-ADMM on Adult, Figures 1 to 5.
 
 Figures 1 and 2 are without noise: convergence for several gamma, penalties and network sizes, and the choice of rho.
-Figures 3 and 4 have MR-ADMM's noise, for several gamma and growths of the penalty. Figure 5 sets ADMM, M-ADMM, R-ADMM
-and MR-ADMM side by side at one published total; here also at one certified total, and each time beside conventional
-ADMM stopped after half the iterations, which releases as much as R-ADMM does. 10 runs each: mean and range.
+Figures 3 and 4 have MR-ADMM's noise, for several gamma and growths of the penalty. Figure 5 compares ADMM, M-ADMM,
+R-ADMM and MR-ADMM at one published total; here also at one certified total, and both times beside conventional ADMM
+stopped after half the iterations, which releases as much as R-ADMM does. 10 runs each: mean and range.
 """
 
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def tasks(setting: Setting) -> list[Task]:
                     label, plan = f"gamma = {gamma:g}, growth {growth:g}, alpha = {alpha:g}", Plan(growth, gamma, pairs)
                     add(("varied", alpha, gamma, growth), label, runs.published, plan, alpha, None)
     for epsilon in epsilons:
-        # At the larger epsilon only what makes as many releases, to save time.
+        # At the larger epsilon only methods with as many releases, to save time.
         for name in known if epsilon == 1 and not quick else (MR, R, HALF, GROWING):
             label = f"{name}, epsilon = {epsilon:g}"
             add(("certified", name, epsilon), label, runs.certified, known[name], epsilon)

@@ -1,4 +1,4 @@
-"""What the runs of the paper on recycled ADMM found, its Figures 1 to 5 drawn again, and the tables beside them."""
+"""Results of the runs of the paper on recycled ADMM: its Figures 1 to 5 drawn again, and tables."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +81,7 @@ def convergence(ran: Results) -> Figure:
 
 
 def both(label: str, seen: Seen, level: float) -> Line:
-    """Odd and even iterates in turn."""
+    """Draw odd and even iterates in turn."""
     return Line.of(label, np.stack([seen.loss, seen.even], axis=1).reshape(-1, seen.loss.shape[-1]), level=level)
 
 

@@ -1,7 +1,7 @@
-"""The runs of the paper on recycled ADMM: its methods, the noise at which they claim the same, and two controls.
+"""The runs of the paper on recycled ADMM: its methods, noise at equal claimed totals, and two controls.
 
-A method of pairs makes two iterations out of one release. Conventional ADMM with noise in the objective is R-ADMM whose
-even step has length 0 (gamma = STILL), in every round; stopped after half the iterations it releases as much as R-ADMM.
+R-ADMM and MR-ADMM make a pair of iterations from each release. Conventional ADMM with noise in the objective is R-ADMM
+with even steps of length 0 (gamma = STILL); stopped after half the iterations it releases as much as R-ADMM.
 """
 
 from collections.abc import Callable
@@ -35,11 +35,11 @@ class Plan:
     gamma: float
     rounds: int
     eta: float = 1.0  # times growth, in the first round
-    inside: bool = False  # the noise is in the penalty, as M-ADMM has it
+    inside: bool = False  # whether the noise is in the penalty, as in M-ADMM
 
     @property
     def iterations(self) -> list[int]:
-        """Those after which it is measured: a method of pairs, in its odd ones."""
+        """The iterations after which it is measured: the odd ones, for a method that makes pairs."""
         pairs = self.gamma < STILL and not self.inside
         return [2 * t + 1 if pairs else t + 1 for t in range(self.rounds)]
 
@@ -67,7 +67,7 @@ def plans(pairs: int) -> dict[str, Plan]:
 class Run:
     seen: Seen
     iterations: list[int]  # of the losses
-    spent: Floats  # what the paper says that it has cost after each of them
+    spent: Floats  # the total that the paper claims after each of them
 
     @property
     def last(self) -> Floats:
@@ -86,7 +86,7 @@ def job(plan: Plan, privacy: Target | NoPrivacy, alpha: float | None = None, rho
 
 
 def published(plan: Plan, alpha: float, like: Plan | None, seeds: int) -> Run:
-    """Run with noise exp(-alpha |e|), or with the noise for which the paper claims the total of `like` with that."""
+    """Run with noise exp(-alpha |e|), or with the noise whose claimed total is that of `like` with this alpha."""
     if like is not None:
         total = claim(job(like, PUBLISHED, alpha))
         alpha = claiming(lambda value: job(plan, PUBLISHED, value), total)

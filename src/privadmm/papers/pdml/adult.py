@@ -21,12 +21,12 @@ from privadmm.papers.pdml.table import certified
 from privadmm.runs.palette import Meaning
 
 USED, FEW = 45_000, 4_500  # records; FEW in a quick run
-LABEL, LOUD = 1.0, 0.3  # LOUD: V, a third of a converged weight's norm, so that its decay is seen
-CLOSE = 0.005  # of the last risk: converged
+LABEL, LOUD = 1.0, 0.3  # LOUD is V: a third of a converged weight's norm, so that the noise's decay can be seen
+CLOSE = 0.005  # distance from the last risk that counts as converged
 BOUNDS, RATES, LABELS = (1.0, 3.0, 9.0), (0.6, 0.8, 0.9), (0.2, 0.4, 0.6, 1.0)
 ZERO = math.log(2)  # the risk of weights that are all 0
 
-Found = dict[Setup, Floats]  # what `curves` measured
+Found = dict[Setup, Floats]  # the results of `curves`
 
 PLAIN = Setup()
 PHASE_ONE = {label: Setup(label) for label in LABELS}
@@ -55,7 +55,7 @@ def risk(shards: Shards, w: Floats, a: float) -> Floats:
 
 
 def curves(setup: Setup, seeds: int, count: int) -> Floats:
-    """After every round, the largest difference of two servers' norms, and the risk: (2, rounds, seeds)."""
+    """Measure, after every round, the largest difference of two servers' norms, and the risk: (2, rounds, seeds)."""
     shards = records(count)
 
     def look(view: View, parties: InProcess) -> Floats:
@@ -68,7 +68,7 @@ def curves(setup: Setup, seeds: int, count: int) -> Floats:
 
 
 def settings(quick: bool) -> dict[Setup, int]:
-    """What to run, and how often; 0 is once for every seed."""
+    """The configurations to run, and how often; 0 means once for every seed."""
     labels, rates, bounds = (LABELS[1::2], RATES[1:], BOUNDS[::2]) if quick else (LABELS, RATES, BOUNDS)
     many = [PHASE_ONE[label] for label in labels]
     many += [perturbed(TENTH, label=label) for label in labels]
@@ -103,14 +103,14 @@ def promised(setup: Setup, setting: Setting) -> str:
 
 
 def span(setups: Sequence[Setup], setting: Setting) -> str:
-    """What is certified of a record, from the first to the last."""
+    """The certified epsilons of a record, for the first and the last configuration."""
     costs = [against(setup.job(records(used(setting))))[0] for setup in (setups[0], setups[-1])]
     known = [f"{cost:.3g}" for cost in costs if cost is not None]
     return f"others: record {' to '.join(known) or 'bare'}"
 
 
-def figures(setting: Setting, found: Found) -> tuple[Figure, ...]:
-    gap, loss = ({setup: value[i] for setup, value in found.items()} for i in (0, 1))
+def figures(setting: Setting, measured: Found) -> tuple[Figure, ...]:
+    gap, loss = ({setup: value[i] for setup, value in measured.items()} for i in (0, 1))
     three = (PLAIN, PHASE_ONE[LABEL], perturbed(TENTH), perturbed(1.0), CERTIFIED)
     bounds, labels = bounds_of(loss), labels_of(loss)
     final, risks = "risk (1)/n after the last round", "risk (1)/n"
@@ -153,12 +153,12 @@ def labels_of(setups: Iterable[Setup]) -> list[float]:
 
 
 def rated(setup: Setup) -> bool:
-    """Tell whether it is one of the runs that compare rho."""
+    """Whether this is one of the runs that compare rho."""
     return setup.noise == "printed" and setup.R == TENTH and setup.label == LABEL
 
 
 def lines(setting: Setting, values: dict[Setup, Floats], setups: Sequence[Setup]) -> list[Line]:
-    """Curves by round, each labelled with what is certified of it."""
+    """Curves by round, each labelled with its certified epsilons."""
     labels = {
         setup: words(setup) if setup == PLAIN else f"{words(setup)} ({promised(setup, setting)})" for setup in setups
     }
@@ -170,16 +170,16 @@ def meaning(setup: Setup) -> Meaning | None:
 
 
 def rounds_to_end(values: Floats) -> Floats:
-    """The first round from which on a run (rounds, seeds) is within CLOSE of where it ends."""
+    """The first round from which on a run (rounds, seeds) stays within CLOSE of its last value."""
     far = np.abs(values - values[-1]) > CLOSE
     return np.where(far.any(axis=0), len(values) - np.argmax(far[::-1], axis=0) + 1.0, 1.0)
 
 
-def checks(setting: Setting, found: Found) -> Iterator[Check]:
-    last = {setup: value[1, -1] for setup, value in found.items()}
-    slow = {setup: rounds_to_end(value[1]) for setup, value in found.items()}
+def checks(setting: Setting, measured: Found) -> Iterator[Check]:
+    last = {setup: value[1, -1] for setup, value in measured.items()}
+    slow = {setup: rounds_to_end(value[1]) for setup, value in measured.items()}
     one, two, loud, least = PHASE_ONE[LABEL], perturbed(TENTH), perturbed(1.0), float(last[PLAIN].mean())
-    gaps = {setup: (float(found[setup][0].max()), float(found[setup][0][-1].max())) for setup in (one, two, loud)}
+    gaps = {setup: (float(measured[setup][0].max()), float(measured[setup][0][-1].max())) for setup in (one, two, loud)}
     stays = f"rounds until the risk stays within {CLOSE:g} of its last value"
     title = "Figure 3(a): the servers come to agree, with phase 2 and without"
     yield Claim(title, "both distances converge to 0").judged(
@@ -203,19 +203,19 @@ def checks(setting: Setting, found: Found) -> Iterator[Check]:
         last[loud].mean() < 1.1 * least,
         "at this a, which is ours, eta/n moves the optimum by more than all that is learnt",
     )
-    ends = {R: last[perturbed(R)] - least for R in bounds_of(found)}
+    ends = {R: last[perturbed(R)] - least for R in bounds_of(measured)}
     yield Claim("Figure 4(a): the larger R, the larger the gap to the reference", "grows with R").judged(
         "; ".join(f"R = {R:g}: {spread_words(gap, 3)}" for R, gap in ends.items()),
         all((a < b).all() for a, b in pairwise(ends.values())) if len(ends) > 1 else None,
         "gap of the risk; holds if it grows in every run, as a seed's eta is one draw scaled by R",
     )
-    rates = {rho: slow[perturbed(TENTH, rho)] for rho in sorted({s.rho for s in found if rated(s)})}
+    rates = {rho: slow[perturbed(TENTH, rho)] for rho in sorted({s.rho for s in measured if rated(s)})}
     yield Claim("Figure 4(b): a larger rho needs more rounds", "grows with rho").judged(
         "; ".join(f"rho = {rho:g}: {spread_words(rounds, 3)}" for rho, rounds in rates.items()),
         rises([rounds.mean() for rounds in rates.values()]),
         f"{stays}, R = 0.1",
     )
-    both = {e: (last[PHASE_ONE[e]], last[perturbed(TENTH, label=e)]) for e in labels_of(found)}
+    both = {e: (last[PHASE_ONE[e]], last[perturbed(TENTH, label=e)]) for e in labels_of(measured)}
     title = "Figure 4(c): the risk falls with epsilon, and phase 2 adds to it at every epsilon"
     yield Claim(title, "falls; larger with phase 2").judged(
         "; ".join(f"{e:g}: {spread_words(x)}, {spread_words(y)}" for e, (x, y) in both.items()),

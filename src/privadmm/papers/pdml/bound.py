@@ -1,4 +1,4 @@
-"""PDML's Theorem 1: what the generalisation error of averaged classifiers is bounded by, term by term.
+"""PDML's Theorem 1: the bound on the generalisation error of averaged classifiers, term by term.
 
 n parties, of degrees N_i on a graph of E edges, minimise J_i(w) = C omega_i/m_i sum loss + lambda/2 |w|^2 (the paper's
 a kappa/n is lambda), with |eta_i|_inf <= R in the objective and noise of variance V_i^2 decay^(k-1) on round k's w_i.
@@ -96,7 +96,7 @@ class Facts:
 
     @property
     def statement(self) -> str:
-        """Whether Lemma 5, and with it the printed (27), says anything of this run."""
+        """Say whether Lemma 5, and with it the printed (27), applies to this run."""
         s, lemma = self.spectrum, self.lemma
         if not lemma.feasible:
             return (
@@ -162,4 +162,4 @@ TERMS = {
     "rademacher": ("finitely many records, by the ball's Rademacher complexity", "(28)"),
     "confidence": ("finitely many records, by the largest loss", "(28)"),
 }
-SAMPLE = ("rademacher", "confidence")  # the rest is what the parties' own objective is off by
+SAMPLE = ("rademacher", "confidence")  # the other terms bound the error in the parties' own objective

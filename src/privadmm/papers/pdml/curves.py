@@ -1,11 +1,11 @@
-"""PDML's Theorem 1 beside a simulation: what of it can be measured, and what it rests on.
+"""PDML's Theorem 1 beside a simulation: its measurable part, and its conditions.
 
-The generalisation error is one on records that nobody has. Measured is the part of the bound that is about the records
-at hand, how far the averaged classifiers are from the optimum of the parties' own objective (of the reported labels):
+Nobody has the records of the generalisation error. What is measured is on the records at hand: how far the averaged
+classifiers are from the optimum of the parties' own objective (of the reported labels),
 
     E sum_i [ J_i(wbar_i(t)) - J_i(w*) ],    wbar_i(t) the mean of w_i(1), ..., w_i(t) before their noise
 
-which all terms but those of (28) bound. Only a simulation knows an iterate before its noise.
+which all terms except those of (28) bound. Only a simulation knows an iterate before its noise.
 """
 
 import math
@@ -37,7 +37,7 @@ Done = Callable[[int, int], None]
 
 
 class Watched(Simulation):
-    """A simulation's noise that remembers what it was last added to."""
+    """Noise of a simulation that remembers the values to which it was last added."""
 
     before: Floats
 
@@ -69,7 +69,7 @@ def facts(job: Job, radius: float | None, delta: float) -> Facts:
             radius = min(radius, math.sqrt(2 * public.C * float(loss.value(np.zeros(1), np.ones(1))[0]) / weight))
     check_positive(radius=radius)
     largest = float(plain.value(np.array([radius, -radius]), np.ones(2)).max())
-    # Variances without the rounding and the tolerance that sensitivities also cover.
+    # Sensitivities also cover rounding and tolerance; the variances here do not.
     moves = public.sensitivity * scale / public.sizes / algorithm.curvature(public)[:, 0]
     plans = [job.plan[t, 0][0] for t in range(public.rounds)]
     ratios = [[event.ratio if isinstance(event, Gaussian) else 0.0 for event in events] for events in plans]
@@ -153,13 +153,13 @@ def pdml(
 
 
 def total_of(terms: dict[str, float | None], without: tuple[str, ...] = ()) -> float | None:
-    """Their sum; None if one is missing."""
+    """The sum of the terms; None if a term is missing."""
     kept = [value for name, value in terms.items() if name not in without]
     return None if None in kept else sum(value for value in kept if value is not None)
 
 
 def deviations(public: Public) -> list[str]:
-    """Where this run is not the paper's, and what becomes of the theorem."""
+    """How this run deviates from the paper's, and what that means for the theorem."""
     omega = public.scale(public.ids)[:, 0] / public.C
     texts = [
         "the theorem averages the iterates before their noise; the model handed out is the mean of the noisy ones",

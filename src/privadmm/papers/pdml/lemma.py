@@ -12,8 +12,8 @@ As phi < phi_max whatever b and lambda1 are, (25) can be satisfied if and only i
     lambda3 = 1 + 2 kappa S+^2/(steep^2 s+^2),    lambda4 = 1 + alpha^-1/2    (of the printed root alpha alone is left)
     beta^2 = lambda1 lambda3 (lambda4 - 1) steep^2 / (lambda4 (lambda1 - 1) S+^2 q^2)
 
-so that beta and alpha determine lambda1. Of what is then free (alpha, b, lambda2), `best` takes the point of a grid at
-which the lemma's share of (27) is least. A published formula that the scan prints ambiguously is read as
+so that beta and alpha determine lambda1. Over the remaining parameters (alpha, b, lambda2), `best` takes the grid point
+at which the lemma's share of (27) is least. A formula that is ambiguous in the scan of the paper is read as
 
     H2 = b (lambda2 - 1)/(1 - b) + [ 4 phi lambda1 max degree^2/q^2
          + S+^2 (sqrt(phi) + sqrt(2 (lambda1 - 1) q^2/(alpha lambda1 lambda3 steep^2)))^2 ]
@@ -59,7 +59,7 @@ class Spectrum:
         return (self.plus_max / self.plus_min) ** 2
 
 
-# Parameters of the lemma that satisfy all of its conditions, and what follows from them.
+# Parameters that satisfy all conditions of the lemma, and the constants that follow from them.
 Chosen = namedtuple("Chosen", "b alpha lambda1 lambda2 lambda3 lambda4 phi M1 M2 C H1 H2")
 
 
@@ -125,7 +125,7 @@ class Lemma5:
         if not good.any():
             return None
         at = np.unravel_index(int(np.argmin(cost)), cost.shape)
-        # lambda4 = 1 + alpha^-1/2, put in last: of the one alpha.
+        # lambda4 = 1 + alpha^-1/2 is filled in last, from the chosen alpha.
         values = (b, alpha, lambda1, lambda2, self.lambda3, np.nan, phi, M1, M2, C, H1, H2)
         chosen = Chosen(*(float(np.broadcast_to(value, cost.shape)[at]) for value in values))
         return chosen._replace(lambda4=1 + chosen.alpha**-0.5)

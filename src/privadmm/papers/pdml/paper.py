@@ -27,7 +27,7 @@ GRAPHS = 200
 
 def parameters(setting: Setting, names: Sequence[str], curves: Sequence[Setup]) -> tuple[Parameter, ...]:
     """The settings of this run."""
-    quick, rates = setting.quick, sorted({each.rho for each in curves if adult.rated(each)})
+    quick, rates = setting.quick, sorted({setup.rho for setup in curves if adult.rated(setup)})
     varied = rates, adult.bounds_of(curves), adult.labels_of(curves)
     swept_a = "from the sweep of a full run, where it" if quick else "it"
     fitted = "fitted most of the 21 cells of Table I without phase 2 when it was chosen, on other splits"

@@ -1,4 +1,4 @@
-"""What the PDML paper's experiments share: ten servers, the two phases, and one run of a configuration."""
+"""The common part of the PDML paper's experiments: ten servers, and the two phases of a configuration."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -61,8 +61,8 @@ def graph(seed: int = 0) -> Graph:
 
 
 def against(job: Job) -> tuple[float | None, float | None]:
-    """The epsilons of what other servers learn of a record, and of a label; None where there is no guarantee."""
+    """The epsilons against other servers, of a record and of a label; None if there is no guarantee."""
     others: dict[str, Any] = job.adversaries["others"]
     known = (others[name] for name in ("record", "label"))
-    record, label = (float(each["epsilon"]) if isinstance(each, dict) else None for each in known)
+    record, label = (float(view["epsilon"]) if isinstance(view, dict) else None for view in known)
     return record, label

@@ -38,12 +38,12 @@ PRINTED = {name: np.array([float(cell) for cell in row]) for name, row in TABLE.
 
 
 def stated(label: float | None, R: float = 0.0, share: float = 1.0) -> Setup:
-    """A configuration of the paper's, with a share of its eta."""
+    """A configuration of the paper, with a share of its eta."""
     return Setup(label, R * share, "printed" if R else "off")
 
 
 def certified(label: float, rho: float = 1.0) -> Setup:
-    """Certified noise, equal in all rounds or falling by rho as in the paper."""
+    """A configuration with certified noise, equal in all rounds or falling by rho as in the paper."""
     return Setup(label, noise="certified", rho=rho, rounds=BRIEF)
 
 
@@ -56,7 +56,7 @@ CELLS = (
 
 
 def fits(size: int, cells: tuple[str, ...]) -> bool:
-    """Tell whether every printed figure is, to its two digits, a whole number out of `size`."""
+    """Whether every printed figure is, to two decimals, the share of a whole number out of `size`."""
     counts = {cell: int(float(cell) * size / 100) for cell in cells}
     return all(
         any(f"{100 * right / size:.2f}" == cell for right in range(max(0, count - 1), count + 3))
@@ -65,13 +65,13 @@ def fits(size: int, cells: tuple[str, ...]) -> bool:
 
 
 def allowed_sizes(name: str) -> list[int]:
-    """The test sizes that all of a row's figures allow, with equally many training records at every server."""
+    """The test sizes that fit all figures of a row, with equally many training records at every server."""
     count = COUNTS[name]
     return [size for size in range(1, count) if (count - size) % SERVERS == 0 and fits(size, TABLE[name])]
 
 
 def split(data: Path, name: str, seed: int) -> tuple[Shards, Shards]:
-    """Deal out records to ten servers, and keep those to test on in one hand."""
+    """Deal out records to ten servers; returns them and the pooled test records."""
     raw = sets.raetsch(data, name)
     order, size = np.random.default_rng(seed).permutation(len(raw.y)), allowed_sizes(name)[0]
     parts = np.split(order[size:], SERVERS), [order[:size]]
@@ -95,8 +95,8 @@ def row(data: Path, name: str, seeds: range) -> Floats:
 def sweep(data: Path, name: str, seeds: int) -> tuple[Floats, Floats, Floats]:
     """Run every a on splits that Table I does not use.
 
-    Returned are the columns without phase 2, (a, 3); the first of them at the exact optimum, (a,); and for twonorm the
-    loudest column as printed, (a,), else nothing.
+    Returns the columns without phase 2, (a, 3); the first of these at the exact optimum, (a,); and, for twonorm only,
+    the column with the most noise as printed, (a,).
     """
     own = range(APART, APART + seeds)
     records = {seed: split(data, name, seed) for seed in own}
@@ -111,7 +111,7 @@ def sweep(data: Path, name: str, seeds: int) -> tuple[Floats, Floats, Floats]:
 
 
 def at_optimum(a: float, records: tuple[Shards, Shards]) -> float:
-    """The accuracy of the minimiser of (1), which ADMM has in the limit."""
+    """The accuracy of the minimiser of (1), the limit of ADMM."""
     best = optimum(Local(Setup(a=a).job(records[0]).public, records[0]))
     return 100 * float(accuracies(records[1], best.w))
 
@@ -125,12 +125,12 @@ def signal(data: Path, name: str) -> tuple[float, float]:
 
 
 def majority(data: Path, name: str) -> float:
-    """What always answering the commoner class is worth, in per cent."""
+    """The accuracy of always answering the commoner class, in per cent."""
     y = sets.raetsch(data, name).y
     return 100 * float(max((y > 0).mean(), (y < 0).mean()))
 
 
 def costs(data: Path, name: str) -> list[tuple[float | None, float | None]]:
-    """The epsilons of what other servers learn, (record, label), by cell; they do not depend on the seed."""
+    """The epsilons against other servers, (record, label), by cell; they do not depend on the seed."""
     records = split(data, name, 0)[0]
     return [against(cell.job(records)) for cell in CELLS]

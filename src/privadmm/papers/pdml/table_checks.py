@@ -1,4 +1,4 @@
-"""PDML, Table I: what was printed beside what came out, and what the printed figures say by themselves."""
+"""PDML, Table I: printed figures beside ours, and checks of the printed figures alone."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ PRINTED_SIZES |= {"splice": 901, "twonorm": 3900, "waveform": 1500}
 
 
 def place(column: int, share: float = 1.0) -> int:
-    """Where a column of Table I stands among the cells."""
+    """The index in CELLS of a column of Table I."""
     return CELLS.index(stated(*CONFIGURATIONS[column], share))
 
 
@@ -28,7 +28,7 @@ EQUAL, FALLING = (CELLS.index(certified(1.0, rho)) for rho in (1.0, 0.8))
 
 
 def between(epsilons: list[float | None], digits: str) -> str:
-    """The least and the largest; no guarantee is an infinite one."""
+    """The least and the largest epsilon; no guarantee counts as infinity."""
     known = [np.inf if epsilon is None else epsilon for epsilon in epsilons]
     return " to ".join(dict.fromkeys(f"{end:{digits}}" for end in (min(known), max(known))))
 
@@ -52,9 +52,9 @@ def spread(values: Floats) -> str:
 
 
 def grids(rows: Rows, costs: Costs) -> tuple[Grid, ...]:
-    """Every cell; the sets with certified noise; and what is certified of each set's own records and labels.
+    """Tables of every cell, of the sets with certified noise, and of the epsilons of each set's records and labels.
 
-    Noise as printed is worth more on a larger server.
+    The same printed noise protects more on a server with more records.
     """
     every = list[Row]()
     for name, row in rows.items():
@@ -90,7 +90,7 @@ def kind(cell: Setup) -> str:
 
 
 def of_print() -> Iterator[Check]:
-    """Check what the printed table says by itself."""
+    """Check the printed table alone."""
     smallest = {name: allowed_sizes(name)[0] for name in PRINTED}
     shares = {name: 1 - size / COUNTS[name] for name, size in smallest.items()}
     pairs = [(i, j) for i in range(1, 7) for j in range(1, 7) if better(i, j)]
@@ -132,7 +132,7 @@ def of_print() -> Iterator[Check]:
 
 
 def better(i: int, j: int) -> bool:
-    """Column i has less noise than column j: a larger epsilon or a smaller R, and nothing the other way round."""
+    """Whether column i has less noise than column j: epsilon no smaller and R no larger, and not both the same."""
     (e, R), (f, S) = CONFIGURATIONS[i], CONFIGURATIONS[j]
     assert e is not None
     assert f is not None
@@ -145,7 +145,7 @@ def checks(
     """`sweep`: whether there is a table of several a to point to."""
     see, names = " (see the sweep)" if sweep else "", list(rows)
     quiet, loud, tenth = off(rows, QUIET), off(rows, NOISY), off(rows, NOISY, TENTH)
-    inside, inside_loud, inside_tenth = (int((np.abs(each) <= POINTS).sum()) for each in (quiet, loud, tenth))
+    inside, inside_loud, inside_tenth = (int((np.abs(gaps) <= POINTS).sum()) for gaps in (quiet, loud, tenth))
     outside = [f"{names[i]} {words(j)} {quiet[i, j]:+.1f}" for i, j in np.argwhere(np.abs(quiet) > POINTS)]
     louder = [f"{name} {slope:.2f} against {eta:.2f}" for name, (slope, eta) in signals.items()]
     target = -(-16 * quiet.size // 21)

@@ -1,4 +1,4 @@
-"""What the ADMM sharing paper says of its experiments, against what came out."""
+"""Checks of the ADMM sharing paper's claims about its experiments."""
 
 from collections.abc import Iterator
 
@@ -24,10 +24,10 @@ def checks(ran: list[Ran]) -> Iterator[Check]:
     narrow, *wide = ran
     yield from figure_1(narrow)
     yield from figure_3(narrow, f"Figure 3(a), {narrow.called}")
-    for each in wide:
-        yield from figure_2(each)
-        yield from figure_3(each, f"Figure 3(b), {each.called}")
-        yield better_than_pooled(each)
+    for data in wide:
+        yield from figure_2(data)
+        yield from figure_3(data, f"Figure 3(b), {data.called}")
+        yield better_than_pooled(data)
     yield from map(small_rho, ran)
     yield confined(narrow)
 
@@ -42,9 +42,9 @@ def when(epoch: int | None) -> str:
     return "never" if epoch is None else f"after {epoch} epochs"
 
 
-def at_best(found: Noisy) -> Floats:
-    """The test losses of the number of epochs with the least mean."""
-    return np.asarray(found.values[found.best, LOSS])
+def at_best(run: Noisy) -> Floats:
+    """The test losses at the number of epochs with the least mean loss."""
+    return np.asarray(run.values[run.best, LOSS])
 
 
 def figure_1(ran: Ran) -> Iterator[Check]:
@@ -94,8 +94,8 @@ def figure_3(ran: Ran, name: str) -> Iterator[Check]:
         CLOSELY if pooled[LOSS] >= first[LOSS] else "",
     )
     yield moderate(ran, name)
-    runs = [found for _, found in ran.noisy("published")]
-    ends = [found.values[-1].mean(axis=-1) for found in runs]
+    runs = [run for _, run in ran.noisy("published")]
+    ends = [run.values[-1].mean(axis=-1) for run in runs]
     means, accuracies = ([float(end[what]) for end in ends] for what in (LOSS, ACCURACY))
     grows, ruined = rises(means), means[-1] > first[LOSS] and accuracies[-1] < first[ACCURACY]
     short = "" if ruined or not grows else "; more noise was not run"
@@ -110,19 +110,19 @@ def figure_3(ran: Ran, name: str) -> Iterator[Check]:
 
 
 def moderate(ran: Ran, name: str) -> Check:
-    """Judge every noise level and number of epochs that were run, by the total that the paper claims for it."""
-    runs, alone = [found for _, found in ran.noisy("published")], float(ran.first[LOSS])
+    """Judge all noise levels and numbers of epochs that were run, by the totals that the paper claims."""
+    runs, alone = [run for _, run in ran.noisy("published")], float(ran.first[LOSS])
     points = sorted(
         (total, epochs, float(values[LOSS].mean()))
-        for found in runs
-        for total, epochs, values in zip(found.claimed, found.epochs, found.values, strict=True)
+        for run in runs
+        for total, epochs, values in zip(run.claimed, run.epochs, run.values, strict=True)
         if total is not None
     )
     better = [(total, epochs) for total, epochs, loss in points if loss < alone]
     least = [
-        f"{at_best(found).mean():.4g} at {found.claimed[found.best]:.4g} ({found.epochs[found.best]} epochs), better "
-        f"in {(at_best(found) < alone).sum()} of {len(at_best(found))} runs"
-        for found in runs
+        f"{at_best(run).mean():.4g} at {run.claimed[run.best]:.4g} ({run.epochs[run.best]} epochs), better "
+        f"in {(at_best(run) < alone).sum()} of {len(at_best(run))} runs"
+        for run in runs
     ]
     which = f"{better[0][0]:.4g} ({better[0][1]} epochs)" if better else "none"
     judged = points[0][0] <= MEANT
@@ -137,10 +137,10 @@ def moderate(ran: Ran, name: str) -> Check:
 
 
 def certified_noise(ran: Ran, name: str) -> Check:
-    runs, alone = [found for _, found in ran.noisy("certified")], float(ran.first[LOSS])
-    totals = [np.inf if found.per_person is None else found.per_person for found in runs]
-    better = [total for total, found in zip(totals, runs, strict=True) if at_best(found).mean() < alone]
-    seen = [f"{total:.3g}: {spread_words(at_best(found))}" for total, found in zip(totals, runs, strict=True)]
+    runs, alone = [run for _, run in ran.noisy("certified")], float(ran.first[LOSS])
+    totals = [np.inf if run.per_person is None else run.per_person for run in runs]
+    better = [total for total, run in zip(totals, runs, strict=True) if at_best(run).mean() < alone]
+    seen = [f"{total:.3g}: {spread_words(at_best(run))}" for total, run in zip(totals, runs, strict=True)]
     which = f"the least with which it does is {min(better):.3g}" if better else "it does at no level that was run"
     judged = min(totals) <= MEANT
     title = f"{name}: with a certified epsilon up to {MEANT:g} for a person it beats the first party"
@@ -148,7 +148,7 @@ def certified_noise(ran: Ran, name: str) -> Check:
         f"{'; '.join(seen)}; alone {alone:.4f}",
         bool(better) and min(better) <= MEANT if judged else None,
         f"{which}. A person's own score leaves in every epoch but the last, and noise must cover all that it can be; "
-        f"the epochs of the best runs: {listed(found.epochs[found.best] for found in runs)}"
+        f"the epochs of the best runs: {listed(run.epochs[run.best] for run in runs)}"
         if judged
         else f"the least epsilon that was run is {min(totals):.3g}; {which}",
     )
@@ -182,8 +182,8 @@ def small_rho(ran: Ran) -> Check:
 
 
 def confined(ran: Ran) -> Check:
-    level, found = ran.noisy("published")[1]
-    total, rounds = found.claimed[-1], found.epochs[-1]
+    level, run = ran.noisy("published")[1]
+    total, rounds = run.claimed[-1], run.epochs[-1]
     assert total is not None
     longest = total > MEANT or rounds >= FEW - 1
     return Claim(f"section 4: in fewer than {FEW} rounds the loss of privacy is confined", "confined").judged(

@@ -1,7 +1,7 @@
 """ADMM sharing (Hu, Liu, Ge, Kong, Jiang, Niu), section 5: Figures 1 to 3, logistic regression over split features.
 
-The package carries a9a. gisette, which is wide, is taken from --data-dir: the real one if it is there, or else a
-surrogate, which is named so wherever it is shown. The paper states neither lambda nor rho, step sizes or noise levels.
+The package carries a9a. gisette, which is wide, is read from --data-dir: the real set if it is there, else a surrogate,
+which is always shown under that name. The paper states neither lambda nor rho, step sizes or noise levels.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ NAME, TITLE = "sharing", "ADMM sharing"
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run on a data set. All of it is ours."""
+    """The settings of the runs on a data set; all are ours."""
 
     rho: float
     rhos: tuple[float, ...]  # at which the printed update and the scaled one are compared
@@ -76,7 +76,7 @@ STANDS_IN = (
 
 
 def plans(setting: Setting) -> dict[Where, Plan]:
-    """What is run on which data; gisette only if there is one."""
+    """The plan of each data set; gisette only if it is there."""
     every = {Where("a9a"): PLANS["a9a"]}
     if sets.gisette_source(setting.data) is not None:
         every[Where("gisette", setting.data)] = PLANS["gisette"]

@@ -1,4 +1,4 @@
-"""What the runs of the ADMM sharing paper found, its figures drawn again, and tables of where they end."""
+"""Results of the ADMM sharing paper's runs: its figures drawn again, and tables of where the curves end."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -55,9 +55,9 @@ class Ran:
 
 def figures(ran: list[Ran]) -> list[Figure]:
     return [
-        *(convergence(number, each) for number, each in enumerate(ran, 1)),
-        Figure("figure-3", "Figure 3: test loss under noise", [noise(each, kind) for each in ran for kind in KINDS]),
-        Figure("forms", "The printed update and the scaled one", [forms(each) for each in ran]),
+        *(convergence(number, data) for number, data in enumerate(ran, 1)),
+        Figure("figure-3", "Figure 3: test loss under noise", [noise(data, kind) for data in ran for kind in KINDS]),
+        Figure("forms", "The printed update and the scaled one", [forms(data) for data in ran]),
     ]
 
 
@@ -78,11 +78,11 @@ def noise(ran: Ran, kind: Kind) -> Panel:
     runs = ran.noisy(kind)
     epochs = runs[0][1].epochs
     lines = []
-    for level, found in runs:
-        # What the paper claims, and what is certified for a person over all parties.
+    for level, run in runs:
+        # The epsilon that the paper claims, or the one certified for a person over all parties.
         label = f"epsilon {level.epsilon:g} a round; certified for a person: none"
-        label = label if kind == "published" else f"certified for a person: epsilon {found.per_person:.3g}"
-        lines.append(Line.of(label, found.values[:, LOSS], epochs, level=level.epsilon))
+        label = label if kind == "published" else f"certified for a person: epsilon {run.per_person:.3g}"
+        lines.append(Line.of(label, run.values[:, LOSS], epochs, level=level.epsilon))
     references: dict[str, tuple[Meaning, Floats]] = {
         "no noise": ("non_private", ran.admm()[np.array(epochs) - 1, LOSS]),
         "pooled, sklearn": ("curator", np.full(len(epochs), ran.pooled[LOSS])),
@@ -104,21 +104,21 @@ def forms(ran: Ran) -> Panel:
 
 def grids(ran: list[Ran]) -> tuple[Grid, ...]:
     ends, levels = list[Row](), list[Row]()
-    for each in ran:
-        step, steps = each.sgd
+    for data in ran:
+        step, steps = data.sgd
         methods = {
-            f"ADMM sharing, {len(steps)} epochs": each.admm()[-1],
+            f"ADMM sharing, {len(steps)} epochs": data.admm()[-1],
             f"SGD, step {step:g}, {len(steps)} epochs": steps[-1],
-            "pooled, sklearn": each.pooled,
-            "first party alone, sklearn": each.first,
+            "pooled, sklearn": data.pooled,
+            "first party alone, sklearn": data.first,
         }
-        ends += [(each.called, method, *(float(value) for value in values)) for method, values in methods.items()]
+        ends += [(data.called, method, *(float(value) for value in values)) for method, values in methods.items()]
         for kind, per in KINDS.items():
-            for level, found in each.noisy(kind):
-                best, name = found.best, f"{kind}, {level.epsilon:g} {per}"
-                bounds = found.claimed[best], found.per_person or "none"
-                reached = (spread_words(found.values[best, what]) for what in (LOSS, ACCURACY))
-                levels.append((each.called, name, *bounds, found.epochs[best], *reached))
+            for level, run in data.noisy(kind):
+                best, name = run.best, f"{kind}, {level.epsilon:g} {per}"
+                bounds = run.claimed[best], run.per_person or "none"
+                reached = (spread_words(run.values[best, what]) for what in (LOSS, ACCURACY))
+                levels.append((data.called, name, *bounds, run.epochs[best], *reached))
     columns = ("data", "method", "training objective", "test loss", "test accuracy")
     totals = ("claimed total for a column", "certified total for a person")
     headings = ("data", "noise, epsilon", *totals, "epochs", "test loss (range)", "accuracy (range)")

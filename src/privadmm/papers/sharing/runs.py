@@ -1,7 +1,7 @@
-"""The ADMM sharing paper's runs: a9a and gisette split by columns, and what a method has learnt after some epochs.
+"""The ADMM sharing paper's runs: a9a and gisette split by columns, and measures of a method after some epochs.
 
-An epoch is a round of ADMM sharing, and a pass over all people of gradient steps. Measured of weights x: the training
-objective mean(loss) + lam/(2N) |x|^2, the mean loss on the test records, and the accuracy there.
+An epoch is a round of ADMM sharing, or a pass over all people with gradient steps. The measures of weights x are the
+training objective mean(loss) + lam/(2N) |x|^2, the mean loss on the test records, and the accuracy there.
 """
 
 import math
@@ -36,7 +36,7 @@ from privadmm.privacy.mechanisms import Simulation
 OBJECTIVE, LOSS, ACCURACY = 0, 1, 2  # what is measured
 WIDTHS = {"a9a": (66, 57), "gisette": (2000, 2000, 1000)}  # section 5
 BOUNDS = {"a9a": math.sqrt(8), "gisette": math.sqrt(2000)}  # of a party's part of a row
-LAM = 1.0  # on the summed loss, in the files' units: what sklearn has if it is told nothing
+LAM = 1.0  # on the summed loss, in the files' units: sklearn's default
 DELTA = 1e-6
 
 Kind = Literal["published", "certified"]
@@ -121,7 +121,7 @@ def sgd(where: Where, step: float, batches: int, epochs: int) -> Floats:
 
 
 def alone(where: Where, parties: int | None) -> Floats:
-    """sklearn's logistic regression, as it comes, on the columns of the first parties (None: of all), (3,)."""
+    """sklearn's logistic regression with its defaults on the columns of the first parties (None: of all), (3,)."""
     from sklearn.linear_model import LogisticRegression
 
     data = load(where)
@@ -133,7 +133,7 @@ def alone(where: Where, parties: int | None) -> Floats:
 
 
 def beside(people: People, first: int) -> Any:
-    """All parties' columns side by side, and of these the first."""
+    """The first columns of all parties' columns side by side."""
     parts = [features.A for features in people.columns.features]
     if hasattr(parts[0], "tocsr"):
         from scipy.sparse import hstack
@@ -144,13 +144,13 @@ def beside(people: People, first: int) -> Any:
 
 @dataclass(frozen=True)
 class Noisy:
-    """Runs of one noise level, each handing over its weights at its end: values (epochs, 3, seeds)."""
+    """Runs at a noise level, each of which releases its weights at the end: values (epochs, 3, seeds)."""
 
     epochs: tuple[int, ...]
     values: Floats
-    claimed: tuple[float | None, ...]  # what the paper's Corollary 1 gives each of the runs in all, for one column
-    per_party: float | None  # certified, of what a party holds about a person
-    per_person: float | None  # certified, of what all parties hold about a person
+    claimed: tuple[float | None, ...]  # each run's total by the paper's Corollary 1, for one column
+    per_party: float | None  # certified epsilon of a person's data at one party
+    per_person: float | None  # certified epsilon of a person's data at all parties
 
     @property
     def best(self) -> int:
@@ -181,7 +181,7 @@ class Level:
 
 
 def noisy(where: Where, level: Level, epochs: Sequence[int], seeds: int) -> Noisy:
-    """Run each number of epochs on its own: weights leave at the end of a run, and not before."""
+    """Do a run for each number of epochs: weights leave only at the end of a run."""
     data, values, claimed = load(where), [], list[float | None]()
     for rounds in epochs:
         this = level.job(data, rounds)

@@ -1,1 +1,1 @@
-"""At a party: its answers to letters, from its own directory alone."""
+"""The party's side: it answers letters, from its own directory alone."""

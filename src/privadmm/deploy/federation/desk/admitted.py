@@ -1,9 +1,9 @@
-"""A job as a party admitted it, kept so that a letter of one round need not admit it again.
+"""A job that a party admitted, cached so that the letter of each round need not admit it again.
 
-Beside the proposal in jobs/ is what was made from it and from party.toml: the party, the config, and the job with its
-plan. All of it is public or the party's own policy. It is used only by the code that wrote it, and only while all files
-that it was made from are unchanged; else the proposal is read and admitted again. The file is a pickle, so it is read
-only if nobody but its owner has access to it: whoever can write there can change the ledger, too.
+jobs/ID.admitted, beside the proposal, holds what was made from that and from party.toml: the party, the config, and
+the job with its plan. All of it is public or the party's own policy. Only the code that wrote the file uses it, and
+only while its sources are unchanged; else the proposal is read and admitted again. The file is a pickle, so it is read
+only if its owner alone has access to it: whoever can write there can change the ledger, too.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ Stamp = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Admitted:
-    """A job that this party admitted, and a stamp of all that it was made of."""
+    """A job that this party admitted, and digests of all that it was made from."""
 
     party: Party
     config: Config
@@ -36,7 +36,7 @@ class Admitted:
 
     @staticmethod
     def of(party: Party, kept: Kept) -> "Admitted":
-        """Make the stamp from the texts that were read: a file that changed since has another one."""
+        """Stamp the texts as they were read: a file that changes later has another stamp."""
         texts = [seen for _, seen in party.texts]
         stamp = (code(), *texts, digest(kept.proposal.pack()), digest(kept.proposal.text.encode()))
         return Admitted(party, kept.config, kept.job, stamp)
@@ -48,7 +48,7 @@ class Admitted:
 
 
 def recall(folder: Path, job: str) -> Admitted | None:
-    """The job as it was admitted; None if it was not, or if anything that it was made of has changed since."""
+    """The job as it was admitted; None if it was not, or if anything that it was made from has changed since."""
     if not JOB.fullmatch(job):
         return None
     path = folder / "jobs" / f"{job}.admitted"
@@ -63,7 +63,7 @@ def recall(folder: Path, job: str) -> Admitted | None:
 
 
 def now(admitted: Admitted) -> Stamp:
-    """The stamp that the same files would have at this moment."""
+    """The stamp of the same files at this moment."""
     jobs, id = admitted.party.jobs, admitted.job.id
     texts = [digest(load(path)[0].encode()) for path, _ in admitted.party.texts]
     kept = [digest((jobs / f"{id}.{suffix}").read_bytes()) for suffix in ("json", "toml")]
@@ -78,4 +78,4 @@ def code() -> str:
     return digest(repr((privadmm.__version__, facts)).encode())
 
 
-code()  # now: a process that forks to answer later has the code that is loaded now, whatever is installed by then
+code()  # at import: a fork that answers later runs the code loaded now, whatever is installed by then

@@ -15,13 +15,13 @@ from privadmm.privacy.ledger_file import Identity, identity_of
 from privadmm.privacy.limits import Limits
 from privadmm.privacy.policy import SILENT_DAYS
 
-FOR_GOOD = ("mode", "parties", "adjacency", "label_epsilon")  # which no steward can amend
+FOR_GOOD = ("mode", "parties", "adjacency", "label_epsilon")  # facts of a ledger that cannot be amended
 DEFAULTS = {"limits": asdict(Limits()), "silent_days": SILENT_DAYS}  # of facts that a ledger may leave out
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """In what a ledger and party.toml differ, and how to end that."""
+    """How a ledger and party.toml differ, and how to make them agree."""
 
     said: str
     fix: str
@@ -51,7 +51,7 @@ def value_of(fact: str, facts: dict[str, str]) -> Any:
 
 
 def lines(fact: str, want: Any, have: Any) -> list[str]:
-    """The lines of party.toml by which a fact becomes what the ledger has."""
+    """The lines of party.toml that would give a fact the ledger's value."""
     if fact in ("budget", "limits"):
         section = "policy" if fact == "budget" else fact
         names, old = want or dict.fromkeys(have), have or {}
@@ -77,9 +77,9 @@ def owner_of(ledger: Path) -> Party | None:
 
 
 def to_follow(ledger: Path) -> str | None:
-    """What a steward who amended a ledger by itself has to do with party.toml; None if nothing."""
+    """Tell a steward who amended only the ledger what to change in party.toml; None if they agree."""
     party = owner_of(ledger)
-    found = None if party is None else disagreement(party)
-    if found is None:
+    problem = None if party is None else disagreement(party)
+    if problem is None:
         return None
-    return f"{ledger}: {found.said}. Until they agree the party answers nothing: {found.fix}"
+    return f"{ledger}: {problem.said}. Until they agree the party answers nothing: {problem.fix}"

@@ -1,18 +1,18 @@
-"""What a party's steward decides about jobs, where party.toml says approve = "ask".
+"""Decisions of a party's steward about jobs, if party.toml says approve = "ask".
 
-    proposals/DIGEST.json        a proposal as it came, and when; the file's time is when it was last asked for
+    proposals/DIGEST.json        a proposal as it came, and when; the file's mtime is when it was last asked for
     proposals/DIGEST.decision    the steward's decision about exactly this proposal, signed with the party's key
-    proposals/DIGEST.earlier     one that the ledger's next epoch has ended
-    jobs/lock                    so that one `begin` at a time is answered
+    proposals/DIGEST.earlier     a decision that ended when the ledger began another epoch
+    jobs/lock                    a lock: one `begin` at a time is answered
 
 The digest covers all of a proposal: the job's id, its config, everybody's facts, and the version of privadmm that
-counts its cost. So a proposal that differs in anything is another one, and waits again. A decision names the party and
-the ledger's epoch, too: it is of no use at another party, nor after a ledger was put back or made again, where the same
-job would be paid a second time. Every release needs a decision that holds at that moment. One that has ended, or that
-the party's present key did not sign, counts for nothing, and the steward is asked again.
+counts its cost. So a proposal that differs in anything waits again. A decision also names the party and the ledger's
+epoch: it does not count at another party, nor after a ledger was put back or made again, where the same job would be
+paid a second time. Every release needs a decision that holds at that moment. A decision that has ended, or that the
+party's present key did not sign, does not count, and the steward is asked again.
 
-A coordinator may send as many proposals as it likes. Only those are kept that keep the party's policy and that its
-budget can pay, at most `MOST` that nobody has decided about: beyond that the one goes that was not asked for longest.
+A coordinator may send as many proposals as it likes. A party keeps those that its policy allows and its budget can pay,
+and at most `MOST` undecided ones: beyond that it drops the one that was asked for longest ago.
 """
 
 import json
@@ -67,7 +67,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Entry:
-    """A proposal that came, and what was decided about it, if anything that counts."""
+    """A proposal that came, and the decision about it, if there is one that counts."""
 
     digest: str
     proposal: Proposal
@@ -81,7 +81,7 @@ class Entry:
 
     @property
     def state(self) -> State:
-        """Where it stands. One whose approval ended waits again as soon as somebody asks for it."""
+        """Where it stands. A proposal whose decision has ended waits again once it is asked for again."""
         if self.decision is None or (self.decision.ended and self.last > self.decision.until):
             return "waiting"
         if self.decision.ended:
@@ -101,7 +101,7 @@ class Proposals:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Answer one `begin` at a time: what one keeps, in jobs/ or here, another that fails must not remove."""
+        """Answer one `begin` at a time: one that fails must not remove what another has kept."""
         self.party.jobs.mkdir(exist_ok=True)
         with open(self.party.jobs / "lock", "a", opener=for_owner) as file:
             with suppress(ImportError):
@@ -111,7 +111,7 @@ class Proposals:
             yield
 
     def need(self, proposal: Proposal, epoch: str) -> None:
-        """Return if the steward approved exactly this proposal; else it was refused, or waits."""
+        """Return if the steward approved exactly this proposal; raise an error if it was refused, or waits."""
         if not self.party.asks:
             return
         decision = self.decision(proposal.digest)
@@ -130,7 +130,7 @@ class Proposals:
         return self.folder / f"{digest}{DECISION}"
 
     def keep(self, proposal: Proposal) -> None:
-        """Keep a proposal for the steward to decide about; one that waits already was asked for once more."""
+        """Keep a proposal for the steward to decide about; if it is there already, note that it was asked for again."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         path = self.folder / f"{proposal.digest}{ENTRY}"
         packed = proposal.pack().decode()
@@ -140,7 +140,7 @@ class Proposals:
             os.utime(path)
             return
         write_bytes(path, json.dumps({"at": time.time(), "proposal": packed}).encode(), private=True)
-        waiting = [one for one in self._files() if not one.with_suffix(DECISION).exists() and one != path]
+        waiting = [other for other in self._files() if not other.with_suffix(DECISION).exists() and other != path]
         for old in sorted(waiting, key=last_asked)[: max(0, len(waiting) + 1 - MOST)]:
             old.unlink(missing_ok=True)
 
@@ -148,42 +148,42 @@ class Proposals:
         return [path for path in self.folder.glob(f"*{ENTRY}") if DIGEST.fullmatch(path.stem)]
 
     def entries(self) -> list[Entry]:
-        """All proposals, the oldest first; a file that is not what its name says is left out."""
-        found = [entry for path in self._files() if (entry := self.entry(path.stem)) is not None]
-        return sorted(found, key=lambda entry: (entry.first, entry.digest))
+        """All proposals, the oldest first; a file whose content does not fit its name is left out."""
+        entries = [entry for path in self._files() if (entry := self.entry(path.stem)) is not None]
+        return sorted(entries, key=lambda entry: (entry.first, entry.digest))
 
-    def entry(self, found: str) -> Entry | None:
-        """The proposal with this digest, if it is there and says what it said when it came."""
-        path = self.folder / f"{found}{ENTRY}"
+    def entry(self, digest: str) -> Entry | None:
+        """The proposal with this digest, if it is there and unchanged."""
+        path = self.folder / f"{digest}{ENTRY}"
         with suppress(OSError, ValueError, KeyError, TypeError, RefusedError):
             table = json.loads(path.read_bytes())
             proposal, first = Proposal.unpack(str(table["proposal"]).encode()), float(table["at"])
-            if proposal.digest == found and math.isfinite(first):
-                return Entry(found, proposal, first, last_asked(path), self.decision(found))
+            if proposal.digest == digest and math.isfinite(first):
+                return Entry(digest, proposal, first, last_asked(path), self.decision(digest))
         return None
 
     def find(self, word: str, to_decide: bool = False) -> Entry:
-        """The proposal that a person names by its code, or, to look at it only, by its job or the code's first digits.
+        """The proposal that a person names by its code; to look at it, its job or the code's first digits will do.
 
-        To decide, the code has to be whole: it is what tells one proposal from another that was sent in its place.
+        To decide, the whole code is needed: it tells a proposal from another that was sent in its place.
         """
         plain = word.replace("-", "").lower()
         known = self.entries()
         whole = [entry for entry in known if entry.digest[:CODE] == plain or entry.digest == plain]
         loose = [entry for entry in known if entry.proposal.id == plain or (plain and entry.digest.startswith(plain))]
-        found = whole if to_decide or whole else loose
-        if len(found) == 1:
-            return found[0]
+        matches = whole if to_decide or whole else loose
+        if len(matches) == 1:
+            return matches[0]
         command = f"`privadmm federation proposals {self.party.folder}` lists them"
         if to_decide and loose:
             raise ConfigError(f"{word}: give the whole code of the proposal that you looked at; {command}")
-        what = "several proposals" if found else "no proposal here"
+        what = "several proposals" if matches else "no proposal here"
         raise ConfigError(f"{word}: names {what}; {command}")
 
     def decide(
         self, entry: Entry, approved: bool, epoch: str, why: str = "", tell: bool = False, days: float | None = None
     ) -> Decision:
-        """Put a decision about exactly this proposal down, in the place of an earlier one."""
+        """Record a decision about exactly this proposal; it replaces an earlier one."""
         from privadmm.deploy.federation.signing import seal
 
         why = checked_reason(why)
@@ -209,17 +209,17 @@ class Proposals:
         write_bytes(path, json.dumps({**asdict(made), "signature": signature}, indent=1).encode(), private=True)
         return made
 
-    def decision(self, found: str) -> Decision | None:
-        """The decision about a proposal, if there is one that this party's key signed; else a line in the log."""
+    def decision(self, digest: str) -> Decision | None:
+        """The decision about a proposal; None, with a line in the log, if this party's key did not sign it."""
         from privadmm.deploy.federation.signing import public_of, sealed
 
-        path = self._path(found)
+        path = self._path(digest)
         try:
             table = json.loads(path.read_bytes())
             signature = str(table.pop("signature"))
             made = Decision(**table)
             own = public_of(self.party.folder / self.party.node.key)
-            mine = (made.digest, made.party) == (found, self.party.number)
+            mine = (made.digest, made.party) == (digest, self.party.number)
             if mine and sealed(own, made.content(), signature):
                 return made
         except FileNotFoundError:
@@ -240,7 +240,7 @@ def last_asked(path: Path) -> float:
 
 
 def checked_reason(why: str) -> str:
-    """A reason as it may be kept and told: one line, and not a long one."""
+    """Check a reason, which is kept and may be told: one line, and not a long one."""
     why = why.strip()
     if len(why) > LONGEST or not why.isprintable():
         raise ConfigError(f"a reason is one line of up to {LONGEST} characters")

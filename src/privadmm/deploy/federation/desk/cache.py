@@ -1,19 +1,19 @@
-"""A party's records as they are packed, kept in its cache/, so that a letter neither parses a file nor fills memory.
+"""A party's packed records, kept in its cache/, so that a letter neither parses a file nor fills memory.
 
-    cache/source.json     the digest of the file of records, and what the file system said of the file at that moment
+    cache/source.json     the digest of the file of records, and the file's size, inode and times at that moment
     cache/*.packed        packed records: a header, then arrays, which are mapped into memory when they are read
 
 An entry is named by a digest of the file's content and of all that decides how it is read and packed, the code
 included. So it holds, bit for bit, what reading the file again would give. If anything is wrong with the cache, the
 file is read again.
 
-Digest and file. A letter does not read the whole file to know that it has not changed: it compares size, inode, mtime
-and ctime. A program can set ctime only by writing to the file, or by turning back the clock of the machine. A file that
-is written twice within one tick of that clock has the same times. So times count only if they were older than `SETTLED`
-seconds when the digest was taken; else it is taken again at every letter. Every job takes it again when it begins,
-whatever the times say. What remains (a clock that was turned back, a program that has the file mapped) leaves a job
-with the records that the party held when the job began. The whole job is answered with these, so nobody learns more
-than the ledger says.
+How a change of the file is seen. A letter does not read the whole file: it compares size, inode, mtime and ctime. A
+program can set ctime only by writing to the file, or by turning back the clock of the machine. A file that is written
+twice within one tick of that clock has the same times. So times count only if they were older than `SETTLED` seconds
+when the digest was taken; else the digest is taken again at every letter. Every job takes it again when it begins,
+whatever the times say. Two changes stay unseen: after the clock was turned back, and by a program that has the file
+mapped. All of the job is then answered with the records that the party held when it began, so nobody learns more than
+the ledger says.
 """
 
 import hashlib
@@ -39,14 +39,14 @@ from privadmm.data.storage import ALIGN, reserve
 T = TypeVar("T")
 FOLDER, SOURCE, ENTRY = "cache", "source.json", ".packed"
 HEADER = 4096  # bytes of a header with its digest, filled up with spaces
-SETTLED = 2.0  # seconds: more than any file system's clock is coarse
-KEPT = 4  # entries of one file: jobs that clip or split in other ways
-ABANDONED = 3600.0  # seconds after which a half-written file is nobody's work any more
+SETTLED = 2.0  # seconds, longer than a tick of any file system's clock
+KEPT = 4  # entries of one file of records, since jobs clip and split in several ways
+ABANDONED = 3600.0  # seconds after which a half-written file counts as left behind
 State = list[int]
 
 
 class UnfitError(Exception):
-    """What is on the disk cannot be used, or cannot be put there; the message is for the party's own log."""
+    """A cache file cannot be used or written; the message is for the party's own log."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Cache:
     tell: Callable[[str], None]
 
     def fetch(self, source: Path, reading: Sequence[Any], kind: type[T], read: Callable[[], T], anew: bool) -> T:
-        """What `read` makes of the file, from the cache if it is there; `reading` is all that decides how it is read.
+        """Return what `read` makes of the file, cached if possible; `reading` lists all that decides how it is read.
 
-        With `anew` the file and the entry are digested again, as when a job begins.
+        With `anew`, as when a job begins, the file and the entry are digested again.
         """
         try:
             self._own()
@@ -77,7 +77,7 @@ class Cache:
             self.tell(f"{path.name} is damaged, and made anew: {reason(error)}")
         made = read()
         try:
-            # The file may have changed since it was digested, and what was read may be of both.
+            # The file may have changed since it was digested, and both states may have been read.
             if self._content(source, anew=True) != content:
                 raise UnfitError(f"{source.name} changed while it was read")
             pack(path, key, made)
@@ -95,7 +95,7 @@ class Cache:
         check_owner(os.lstat(self.folder), self.folder)
 
     def _content(self, source: Path, anew: bool) -> str:
-        """Digest of the file's content, from the last time if the file is the same."""
+        """Digest of the file's content; the stored one if the file has not changed."""
         path = self.folder / SOURCE
         known: dict[str, Any] = {}
         with suppress(OSError, ValueError, UnfitError):
@@ -107,17 +107,17 @@ class Cache:
         began = time.time()
         with open(source, "rb") as file:
             before = os.fstat(file.fileno())
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            sha = hashlib.file_digest(file, "sha256").hexdigest()
             if state_of(before) != state or state_of(os.stat(source)) != state:
                 raise UnfitError(f"{source.name} changed while it was read")
         settled = max(before.st_mtime, before.st_ctime) + SETTLED < began
-        fresh = {"state": [str(source), *state], "settled": settled, "digest": found}
+        fresh = {"state": [str(source), *state], "settled": settled, "digest": sha}
         if known != fresh:
             write_bytes(path, json.dumps(fresh).encode(), private=True)
-        return found
+        return sha
 
     def _tidy(self, newest: Path) -> None:
-        """Remove entries of another content, the oldest beyond KEPT, and what processes that died left half-written."""
+        """Remove entries of an older content, the oldest beyond KEPT, and files left half-written by dead processes."""
         content, left = newest.name.partition("-")[0], time.time() - ABANDONED
         entries = sorted(self.folder.glob(f"*{ENTRY}"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         mine = [path for path in entries if path.name.startswith(f"{content}-") and path != newest]
@@ -142,7 +142,7 @@ def reason(error: BaseException) -> str:
 
 
 class Packer(pickle.Pickler):
-    """Pickles arrays with their memory as it is; one that is a view with gaps would be laid out again."""
+    """Pickles arrays with their memory as it is; refuses a view with gaps, which pickle would copy to other places."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, np.ndarray) and not obj.flags.forc:
@@ -187,8 +187,8 @@ def pack(path: Path, key: str, made: Any) -> None:
 def unpacked(path: Path, key: str, kind: type[T], thorough: bool) -> T:
     """Read an entry: arrays are mapped, and their pages are read when they are used.
 
-    The header and the pickle are always checked, and with `thorough` every byte. The mapping is private: what is
-    written to an array, as to one in memory, never reaches the file.
+    The header and the pickle are always checked, and with `thorough` every byte. The mapping is private: a program may
+    write to an array, and this never reaches the file.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
         state = os.fstat(file.fileno())
@@ -204,7 +204,7 @@ def unpacked(path: Path, key: str, kind: type[T], thorough: bool) -> T:
     script, *parts = (view[start : start + length] for start, length in facts["places"])
     if digest(script) != facts["script"] or (thorough and digest(view[HEADER:]) != facts["body"]):
         raise UnfitError("its content is not what was written")
-    found = pickle.loads(script, buffers=parts)
-    if not isinstance(found, kind):
+    made = pickle.loads(script, buffers=parts)
+    if not isinstance(made, kind):
         raise UnfitError("it holds something else")
-    return found
+    return made

@@ -1,15 +1,15 @@
 """Proof that a party's ledger lacks rows: a backup was put back, and what was released since would be spent again.
 
 The party signs a receipt with every release: job, round, phase and the hash of the ledger's row. The coordinator keeps
-them, and `begin` brings the last one of every earlier run back. A row that the party signed for and does not find is
-missing. Nobody else can make such a proof: what the party did not sign is ignored, so a coordinator that lies cannot
-lock a ledger. A key that was replaced left its public half in retired-keys/, and its receipts still count.
+the receipts, and `begin` brings back the last one of every earlier run. If the ledger lacks a row that the party signed
+for, rows are missing. Receipts that the party did not sign are ignored, so a coordinator that lies cannot lock a
+ledger. A key that was replaced left its public half in retired-keys/, and its receipts still count.
 
 The party has a proof of its own, too: jobs/ID.admitted is written after the job's cost was committed to the ledger.
 
-Rows that are missing since the steward restored a backup, or made the ledger anew, were decided about by that: such a
-decision begins a new epoch of the ledger, and settles those before it. A receipt and jobs/ID.epoch name the epoch in
-which they were made. A proof of an epoch that the ledger never heard of locks it once, and the decision settles it.
+A steward who restores a backup, or makes the ledger anew, decides about the missing rows: this begins a new epoch of
+the ledger, and settles the epochs before it. A receipt and jobs/ID.epoch name the epoch in which they were made. A
+proof from an epoch that the ledger does not know locks the ledger once, until the steward's decision settles it.
 """
 
 import json
@@ -30,15 +30,15 @@ Signed = tuple[Receipt, str]
 
 
 def told_receipts(letter: Letter) -> list[Signed]:
-    """The receipts that a `begin` brings; entries that no party ever wrote are left out."""
-    found = []
+    """The receipts that a `begin` brings; entries that no party can have written are left out."""
+    receipts = []
     for entry in told_list(letter, "receipts"):
         match entry:
             case [str(job), int(t), int(phase), str(seen), str(signature)]:
                 whole = 0 <= t <= MOST and 0 <= phase <= MOST
                 if whole and JOB.fullmatch(job) and HASH.fullmatch(seen):
-                    found.append(((job, t, phase, seen), signature))
-    return found
+                    receipts.append(((job, t, phase, seen), signature))
+    return receipts
 
 
 def told_ended(letter: Letter) -> list[str]:
@@ -47,7 +47,7 @@ def told_ended(letter: Letter) -> list[str]:
 
 
 def told_list(letter: Letter, key: str) -> list[object]:
-    """A list of limited length in a letter; empty where the letter has none, as before there were any."""
+    """A list of limited length in a letter; empty if the letter has none, as from earlier versions."""
     if key not in letter:
         return []
     try:
@@ -60,14 +60,14 @@ def told_list(letter: Letter, key: str) -> list[object]:
 
 
 def signed_receipt(party: Party, receipt: Receipt, epoch: str) -> str:
-    """The party's signature under a receipt, behind the ledger's epoch."""
+    """The ledger's epoch, a colon, and the party's signature of a receipt."""
     from privadmm.deploy.federation.signing import seal
 
     return f"{epoch}:{seal(party.folder / party.node.key, receipt_content(receipt, epoch))}"
 
 
 def missing(party: Party, ledger: SqliteLedger, receipts: list[Signed]) -> tuple[str, str] | None:
-    """What proves that the ledger lacks rows, for its steward, and their epoch; None: nothing does."""
+    """A proof that the ledger lacks rows, in words for its steward, and the rows' epoch; None without a proof."""
     known, settled = set(ledger.jobs()), set(ledger.settled)
     for path in sorted(party.jobs.glob("*.admitted")):
         began = began_in(party, ledger, path.stem)
@@ -89,14 +89,14 @@ def epoch_of(party: Party, job: str) -> Path:
 
 
 def began_in(party: Party, ledger: SqliteLedger, job: str) -> str:
-    """The epoch in which a job was last begun here; one of an earlier version began in the first."""
+    """The epoch in which a job was last begun here; the first epoch, if an earlier version began it."""
     path = epoch_of(party, job)
     said = path.read_text().strip() if path.is_file() else ""
     return said if HASH.fullmatch(said) else ledger.first_epoch
 
 
 def begins(party: Party, ledger: SqliteLedger, job: str) -> None:
-    """Note the ledger's epoch before anything is set aside for a job; proofs of an earlier one are settled by then."""
+    """Note the ledger's epoch before anything is set aside for a job; proofs of earlier epochs are settled by then."""
     path, now = epoch_of(party, job), ledger.epoch
     if not path.is_file() or path.read_text() != now:
         (party.jobs / f"{job}.admitted").unlink(missing_ok=True)

@@ -40,7 +40,7 @@ CUT = 80  # characters of a field that the coordinator wrote
 
 
 def asked(letter: Letter) -> dict[str, str | int]:
-    """What a letter asks for, as people count: the first round is round 1."""
+    """What a letter asks for; rounds count from 1, as people do."""
     told: dict[str, str | int] = {}
     for key in ("kind", "job", "round", "phase"):
         if key in letter:
@@ -52,12 +52,12 @@ def asked(letter: Letter) -> dict[str, str | int]:
 
 
 def note(folder: Path, **fields: Any) -> None:
-    """Write a line. Without one nothing is answered: what is not on record did not happen."""
+    """Write a line. If it cannot be written, the letter is not answered."""
     known = {name: cut(value) for name, value in fields.items() if value not in (None, "")}
     line = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **known}, default=repr).encode() + b"\n"
     with _alone(folder / LOG) as file:
         size = os.fstat(file.fileno()).st_size
-        if file.write(line) < len(line):  # a disk that becomes full takes a part of it
+        if file.write(line) < len(line):  # a disk that runs full has taken only a part
             os.truncate(file.fileno(), size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / LOG))
 
@@ -70,14 +70,14 @@ def cut(value: Any) -> Any:
 
 
 def tell(folder: Path, why: str) -> None:
-    """Write a line for the steward that no letter depends on."""
+    """Write a line for the steward; unlike `note`, a failure to write is ignored."""
     with contextlib.suppress(OSError):
         note(folder, kind="notice", why=why)
 
 
 @dataclass
 class Line:
-    """What the party's log says of a letter besides the letter itself."""
+    """What the party's log says about a letter, besides the letter's own fields."""
 
     name: str | None = None
     ledger: Path | None = None  # where a refusal goes on record
@@ -86,15 +86,15 @@ class Line:
     epsilon: dict[str, float | str] = field(default_factory=dict)
 
     def of(self, party: Party) -> None:
-        """Say whose line it is."""
+        """Note the party whose line this is."""
         self.name, self.ledger, self.asked = party.name, party.ledger, Asked(party=party.name)
 
     def about(self, asked: Asked, job: str = "") -> None:
-        """Say of what job it is."""
+        """Note the job that the line is about."""
         self.asked, self.job = replace(asked, party=self.name), job
 
     def count(self, party: Party, ledger: SqliteLedger, job: str, before: str | None = None) -> None:
-        """Note what the party's budget has spent and left. Nothing that is answered depends on it."""
+        """Note what is spent and left of the party's budget. No answer depends on it."""
         budget = party.fixed.budget
         if budget is None:
             return
@@ -106,9 +106,9 @@ class Line:
             self.epsilon = {"epsilon_spent": f"could not be counted: {type(error).__name__}"}
 
     def refuse(self, letter: Letter, error: RefusedError | LockedError) -> None:
-        """Put a refusal into the ledger too, unless that has it, is not there, or cannot be written now.
+        """Put a refusal into the ledger too, unless it is there, or the ledger is missing or cannot be written now.
 
-        Whatever comes of it, the coordinator gets the same answer.
+        The coordinator gets the same answer either way.
         """
         with contextlib.suppress(Exception):
             if self.ledger is None or error.recorded or not self.ledger.exists() or not self.ledger.stat().st_size:
@@ -121,11 +121,11 @@ class Line:
 
 
 def full(error: BaseException | None) -> bool:
-    """Whether a disk without room, or one that cannot be used, is what failed."""
+    """Whether the error comes from a disk that is full or cannot be used."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
-        code = getattr(error, "sqlite_errorcode", None)  # of a full disk SQLite also says that reading it failed
+        code = getattr(error, "sqlite_errorcode", None)  # on a full disk SQLite may report a failed read
         if code is not None and code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             return True
         error = error.__cause__ or error.__context__
@@ -134,7 +134,7 @@ def full(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[Any]:
-    """The log, open to be added to, with other processes waiting; a new one if it has grown beyond SIZE."""
+    """Open the log to append, while other processes wait; beyond SIZE, put it away and open a new one."""
     for _ in range(100):
         with open(path, "ab", buffering=0, opener=for_owner) as file:
             with contextlib.suppress(ImportError):

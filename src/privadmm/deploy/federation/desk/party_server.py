@@ -1,16 +1,16 @@
 """A party's answers to letters. Each is made from its directory alone, so a process may end at any moment.
 
-    hello    a job is coming: is it allowed? Public facts: records declared, columns; signed for who asked
-    begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused. Where
-             the steward decides about jobs, it waits for that. Of a job with secure sums the answer has the party's
-             key of this job, signed
-    roster   everybody's keys of a job with secure sums: the first is kept, if their owners signed them
+    hello    a job is coming: is it allowed? The answer has public facts, signed for who asked: records, columns
+    begin    the job with all parties' facts: kept in jobs/, its whole cost set aside in the ledger, or refused. If
+             the steward decides about jobs, it waits for the decision. For a job with secure sums the answer has the
+             party's signed key of this job
+    roster   all parties' keys of a job with secure sums: the first roster is kept, if their owners signed the keys
     step     one phase of one round: an inbox, and the released answer with its receipt, signed
     give_up  the job ended without a release: what was set aside is free again, and its key is erased
     end      the job is over for good: what was not spent is free again, and its key is erased
 
-An answer holds released values, public facts, or an error. Of a step that fails after records were read the coordinator
-learns "locked" and nothing more; what exactly was wrong is in the party's own ledger and log.
+An answer holds released values, public facts, or an error. If a step fails after records were read, the coordinator
+learns "locked" and nothing more; the reason is in the party's own ledger and log.
 """
 
 import json
@@ -60,7 +60,7 @@ from privadmm.privacy.limits import Limits
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 Answer = dict[str, str | int | bytes]
-TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, files and jobs, and of no record
+TOLD = (RefusedError, ConfigError, LedgerError)  # errors about policies, files and jobs, never about a record
 ELSEWHERE = "its steward finds the reason in its requests.log"
 LONGEST = 2000  # characters of an error that the coordinator is told: it may quote what it sent
 LOCKED_HERE = "its ledger is locked until its steward has looked at it and decided"
@@ -91,7 +91,7 @@ def logged(folder: Path, letter: Letter) -> Answer:
         note(folder, **asked(letter), name=line.name, outcome=outcome, seconds=spent, **line.epsilon, why=why)
 
     try:
-        # A letter of one round needs no second look at a job that was admitted, while its files are the same.
+        # A job that was admitted is not admitted again for a round, as long as its files are the same.
         known = recall(folder, text(letter, "job")) if letter.get("kind") == "step" else None
         desk = Desk(party.read(folder) if known is None else known.party, line)
         who = {"party": desk.party.number}
@@ -107,7 +107,7 @@ def logged(folder: Path, letter: Letter) -> Answer:
         end("waiting", str(error))
         return {"status": "waiting", **who, "error": "WaitingError", "message": str(error)}
     except Exception as error:
-        # Before any record was read: what fails later is told as "locked", and what reading them needs as DataError.
+        # No record was read yet: later failures are told as "locked", and failures of reading as DataError.
         if full(error) and not isinstance(error, DataError):
             end("failed", f"{FULL_HERE}: {error}")
             return {"status": "failed", **who, "error": "StorageError", "message": FULL}
@@ -144,8 +144,8 @@ class Desk:
         return asked(letter)
 
     def hello(self, letter: Letter) -> Answer:
-        """What everybody may know of this party's part in the job."""
-        if (theirs := letter.get("version")) != __version__:  # before a proposal that only the other one understands
+        """Tell the public facts about this party's part in the job."""
+        if (theirs := letter.get("version")) != __version__:  # another version may write proposals in another way
             raise RefusedError(
                 f"this party has privadmm {__version__} and the coordinator {show(theirs)}, and all of a run have the "
                 f"same version: install the same one everywhere. Nothing was told",
@@ -168,7 +168,7 @@ class Desk:
         return {"facts": said, "signature": seal(self.party.folder / node.key, greeting.answer(said))}
 
     def begin(self, letter: Letter) -> Answer:
-        """Set the whole cost aside, or refuse, or wait for the steward. The same again changes nothing."""
+        """Set the whole cost aside, or refuse, or wait for the steward. Repeating the letter changes nothing."""
         proposal = Proposal.unpack(data(letter, "proposal"))
         with self.proposals.alone():
             return self.begun(letter, proposal)
@@ -178,7 +178,7 @@ class Desk:
         return Proposals(self.party)
 
     def begun(self, letter: Letter, proposal: Proposal) -> Answer:
-        """The answer to a `begin`, with nobody else at it."""
+        """The answer to a `begin`, while no other `begin` is answered."""
         heads = [(str(job), int(t), int(phase), str(seen)) for job, t, phase, seen in json.loads(text(letter, "heads"))]
         receipts, ended = told_receipts(letter), told_ended(letter)
         self.admitted(len(proposal.sizes), None)
@@ -198,23 +198,23 @@ class Desk:
                 self.close(ledger, [job for job in ended if job != proposal.id])
                 begins(self.party, ledger, proposal.id)
                 kept.job.afford(ledger)
-                self.proposals.need(proposal, ledger.epoch)  # the last look at public facts
+                self.proposals.need(proposal, ledger.epoch)  # the last check by public facts
                 records = held(self.party, kept.config, proposal, anew=True)
                 check_told(self.party, kept.config, records, len(proposal.sizes))
-                new = False  # from here on it may be set aside, and `give_up` must find it
+                new = False  # from here on the cost may be set aside, and `give_up` must find the job
                 # Labels that are randomised are drawn now, if they never were.
                 open_block(kept.job, records.block, build.noise(kept.config), ledger, asked=self.line.asked)
                 said: Answer = {} if kept.job.sums is None else {"entry": own_entry(self.party, kept.job, ledger)}
                 self.line.count(self.party, ledger, proposal.id)
         except BaseException:
-            if new:  # or refused proposals would fill the disk
+            if new:  # else refused proposals would fill the disk
                 kept.forget(self.party.jobs)
             raise
         Admitted.of(self.party, kept).keep()
         return said
 
     def roster(self, letter: Letter) -> Answer:
-        """Take everybody's keys of a job with secure sums. The same again changes nothing; others are refused."""
+        """Take all parties' keys of a job with secure sums. A second roster is refused unless it is the same."""
         id, packed = text(letter, "job"), data(letter, "roster")
         known = self.admitted_anew(id)
         if known.job.sums is None:
@@ -230,7 +230,7 @@ class Desk:
             raise RefusedError(f"nothing was set aside for job {job}: its begin was refused. Nothing was released")
 
     def step(self, letter: Letter, known: Admitted | None = None) -> Answer:
-        """The released answer, from the ledger if it was given before. Records are read last, if at all."""
+        """The released answer, from the ledger if it was given before. Records are read only if it was not."""
         now = Tick(text(letter, "job"), whole(letter, "round"), whole(letter, "phase"))
         inbox = received(data(letter, "inbox"))
         known = known or self.admitted_anew(now.job)
@@ -239,7 +239,7 @@ class Desk:
         self.party.stay(job.public.parties - len(inbox.absent))
         with closing(self.opened()) as ledger:
             self.need_reserve(ledger, now.job)
-            if self.party.asks:  # what was kept of the job has to be what was approved
+            if self.party.asks:  # the kept proposal must be the one that was approved
                 kept = Proposal.unpack((self.party.jobs / f"{now.job}.json").read_bytes())
                 self.proposals.need(kept, ledger.epoch)
 
@@ -255,7 +255,7 @@ class Desk:
         return {"mail": bytes(sent), "receipt": head, "signature": signature}
 
     def admitted_anew(self, id: str) -> Admitted:
-        """A job that was begun here, admitted once more: a file that it was made of has changed."""
+        """Admit again a job that was begun here: a file that it was made from has changed."""
         kept = Kept.at(self.party.jobs, id)
         if kept is None:
             raise RefusedError(f"job {id} was never begun here. Nothing was released")
@@ -265,14 +265,14 @@ class Desk:
         return Admitted.of(self.party, kept)
 
     def admit(self, kept: Kept) -> None:
-        """Refuse a job by public facts: what party.toml says of jobs, of records, and of numbers."""
+        """Refuse, by public facts, a job that party.toml or the ledger's policy does not allow."""
         self.admitted(len(kept.proposal.sizes), kept.config)
         policy = self.identity.policy
         policy = replace(policy, limits=policy.limits or default_limits(self.party.policy.mode))
         kept.job.admit(policy, [bound_of(self.party, kept.config)])
 
     def give_up(self, letter: Letter) -> Answer:
-        """Close a job, unless something was released for it, or it failed: then its steward decides."""
+        """Close a job, unless it released something or failed: then the steward decides."""
         kept = Kept.at(self.party.jobs, text(letter, "job"))
         if kept is not None and self.party.has_ledger:
             with closing(self.opened()) as ledger, ledger.turn():
@@ -282,7 +282,7 @@ class Desk:
         return {}
 
     def end(self, letter: Letter) -> Answer:
-        """Close a job that is over for good. One that was never begun here, or is over, stays as it is."""
+        """Close a job that is over for good. A job that was never begun here, or is closed, stays as it is."""
         job = text(letter, "job")
         if self.party.has_ledger:
             with closing(self.opened()) as ledger:
@@ -291,7 +291,7 @@ class Desk:
         return {}
 
     def close(self, ledger: SqliteLedger, jobs: Sequence[str]) -> None:
-        """Free what these jobs set aside and did not spend, if they were begun here. What was spent stays so."""
+        """Free what these jobs set aside and did not spend, if they were begun here. What was spent stays spent."""
         number = self.party.number
         for job in jobs:
             began = JOB.fullmatch(job) and (self.party.jobs / f"{job}.json").is_file()
@@ -318,7 +318,7 @@ class Desk:
         check_budget(order, self.party.fixed)
 
     def opened(self) -> SqliteLedger:
-        """Its ledger, verified from the last verified row on, by one connection."""
+        """Open the party's ledger, verified from the last verified row on."""
         if not self.party.has_ledger:
             self.agreed()
         mine = self.identity
@@ -330,18 +330,18 @@ class Desk:
 
     @property
     def identity(self) -> Identity:
-        """The identity that the party's ledger must have; default limits are those of its mode."""
+        """The identity that the party's ledger must have. Where party.toml has no limits, its mode has defaults."""
         mode, fixed = self.party.policy.mode, self.party.fixed
         policy = replace(fixed, limits=default_limits(mode)) if fixed.limits == Limits() else fixed
         return Identity(mode, (self.party.number,), policy)
 
     def agreed(self) -> None:
-        """party.toml and the ledger say the same. How they differ stays here."""
+        """Refuse unless party.toml and the ledger agree. How they differ is not told."""
         path = self.party.ledger
         if not self.party.has_ledger:
             raise LedgerError(f"{path}: there is no ledger there, or it is empty; see `privadmm federation check`")
         if self.differs():
-            if (known := identity_of(path)) is not None:  # an old copy is locked, whatever its policy
+            if (known := identity_of(path)) is not None:  # opening an old copy locks it, whatever its policy
                 SqliteLedger(path, known.parties, known.policy, known.mode).close()
             raise LedgerError(
                 f"{path}: has another policy, mode or party than party.toml; its steward sees how they differ with "
@@ -350,8 +350,8 @@ class Desk:
 
     def differs(self) -> str | None:
         """Say how the ledger and party.toml differ, for the party's steward; None if they agree."""
-        found = disagreement(self.party)
-        return None if found is None else f"{found.said}: {found.fix}"
+        problem = disagreement(self.party)
+        return None if problem is None else f"{problem.said}: {problem.fix}"
 
 
 def edges_of(config: Config, parties: int) -> int:
@@ -373,7 +373,7 @@ def received(sent: bytes) -> Mail:
 
 
 def held(party: Party, config: Config, made_for: Proposal | Public, anew: bool = False) -> Held:
-    """The party's records, which must be those that the job was made for."""
+    """The party's records; refused unless they have the size that the job was made for."""
     sizes, number = made_for.sizes, party.number
     records = read_records(party, config, len(sizes), anew)
     mine = (int(sizes[number]), made_for.dim)

@@ -1,7 +1,7 @@
-"""Keys of a secure sum between organisations: each party signs its own, and checks the others' by what it pinned.
+"""Keys of a secure sum between organisations: each party signs its own, and checks the others' by pinned keys.
 
-Whoever picks the keys of a sum can read every message in it. So a party believes no coordinator about them: the public
-node keys of the others are in its own directory, peers/party-N.pub, as their owners handed them over.
+Whoever picks the keys of a sum can read every message in it. So a party takes no coordinator's word for them: it pins
+the other parties' public node keys in its own directory, peers/party-N.pub, as their owners handed them over.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def own_entry(party: Party, job: Job, ledger: Ledger) -> str:
 
     entry, last = introduced(job, np.array([party.number]), ledger), ledger.latest(job.id)
     done = last is not None and last[0].round + 1 == job.public.rounds
-    if ledger.secret(job.id) is None and not done:  # said now, before the others pay for another round
+    if ledger.secret(job.id) is None and not done:  # refuse now, before the other parties pay for another round
         raise refused(f"the key of job {job.id} is lost or was erased, and the job cannot go on here")
     if not entry.signature:
         entry = replace(entry, signature=seal(party.folder / party.node.key, entry.content(job.id, job.digest)))
@@ -38,7 +38,7 @@ def own_entry(party: Party, job: Job, ledger: Ledger) -> str:
 
 
 def accept(party: Party, job: Job, ledger: Ledger, packed: bytes) -> None:
-    """Take the first roster of a job, if everybody in it signed for the job as it was proposed here."""
+    """Take the first roster of a job, if every party in it signed for the job as it was proposed here."""
     try:
         check_pins(party.folder, party.number, job.public.parties)
     except ConfigError as error:
@@ -47,7 +47,7 @@ def accept(party: Party, job: Job, ledger: Ledger, packed: bytes) -> None:
 
 
 def signed(folder: Path, job: Job) -> Callable[[Entry, int], bool]:
-    """A function that refuses an entry unless the key pinned for its party signed it, and says what to do."""
+    """Make a function that refuses an entry unless the key pinned for its party signed it."""
     from privadmm.deploy.federation.signing import sealed
 
     def check(entry: Entry, number: int) -> bool:
@@ -69,7 +69,7 @@ def signed(folder: Path, job: Job) -> Callable[[Entry, int], bool]:
 
 
 def check_pin(folder: Path, number: int) -> None:
-    """Refuse a public key that is missing, or is none."""
+    """Refuse a pinned key that is missing, or is no public key."""
     from privadmm.deploy.federation.keys import check_public_key
 
     path = pin(folder, number)

@@ -1,4 +1,4 @@
-"""A party's own records, as a job asks for them: read where they are, with the checks of every other run."""
+"""A party's own records for a job: read where they are, with the same checks as in every other run."""
 
 import json
 from contextlib import suppress
@@ -26,26 +26,26 @@ from privadmm.deploy.federation.protocol import refused
 from privadmm.engine.phases import vertical
 from privadmm.errors import ConfigError, DataError
 
-PUBLIC = "public.json"  # what everybody may know of a party's records, where [data] does not declare it
+PUBLIC = "public.json"  # public facts about a party's records that [data] does not declare
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a party holds of a job's data, and the facts that it tells of that."""
+    """A party's part of a job's data, and the facts that it tells about it."""
 
     block: Shards | Columns
     records: int
     dim: int  # how wide a message is: a number for each feature, or for each person
     width: int  # how many columns the party trains on
     names: tuple[str, ...]
-    people: str | None = None  # digest of the ids, in order, of those whom columns are about
+    people: str | None = None  # where columns are split: digest of the people's ids, in order
 
 
 def bound_of(party: Party, config: Config) -> float:
     """The norm to which a job clips this party's rows; refused where the job and party.toml disagree about records.
 
-    Asked before a file is opened: whether records can be read, split or scaled in a way that somebody else chose would
-    tell of them. What is not compared here or by `Party.admit` has no say in how records are read.
+    Checked before a file is opened: whether records can be read, split or scaled in a way that somebody else chose
+    would tell something about them. Nothing that this and `Party.admit` do not compare decides how records are read.
     """
     columns, method, policy = config.parties.split == "features", config.algorithm.parameters, party.fixed
     if vertical(method) != columns:
@@ -68,22 +68,17 @@ def bound_of(party: Party, config: Config) -> float:
 def held(party: Party, config: Config, parties: int, anew: bool = False) -> Held:
     """The records of this party, read as party.toml declares; refused if they are not as many as it declares.
 
-    They come from the party's cache, if they were read before; with `anew` that is looked at in full. Whatever fails in
-    reading them is a `DataError`: its kind tells nothing, and the rest is for the party's own log.
+    They come from the party's cache, if they were read before; `anew` checks the cache in full. Every failure of
+    reading is a `DataError`: the coordinator learns this kind alone, and the party's own log has the rest.
     """
     bound = bound_of(party, config)
     own = replace(config, data=party.data)
-    columns = config.parties.split == "features"
-
-    def read_anew() -> Held:
-        return own_columns(party, own, parties, bound) if columns else own_rows(party, own, bound)
-
     try:
-        # All that the two functions look at: another value of one of these is another entry.
+        # All that decides how records are read: another value of one of these is another entry.
         declared = (own.data, own.parties, own.randomises, build_columns.scaling(own))
         reading = (code(), party.number, parties, bound, *declared)
         cache = Cache(party.folder / FOLDER, lambda why: tell(party.folder, why))
-        read = cache.fetch(party.source, reading, Held, read_anew, anew)
+        read = cache.fetch(party.source, reading, Held, lambda: own_records(party, own, parties, bound), anew)
     except Exception as error:
         raise DataError(f"{party.source}: cannot be read as party.toml declares: {error}") from error
     if read.records != party.party.records:
@@ -95,7 +90,7 @@ def held(party: Party, config: Config, parties: int, anew: bool = False) -> Held
 
 
 def misread(party: Party, config: Config) -> list[str]:
-    """Lines on the cells that party.toml reads as something else than they hold: for the party's own people alone."""
+    """Warnings about cells that party.toml reads as something else than they hold; for the party's own people."""
     own, table = replace(config, data=party.data), party.data
     if config.parties.split != "features":
         loaded = data_source.read_file(own, party.source, counted=True)
@@ -108,10 +103,10 @@ def misread(party: Party, config: Config) -> list[str]:
 
 
 def told(party: Party, config: Config, parties: int) -> dict[str, Any]:
-    """What everybody may know of the party's part in a job.
+    """The public facts about the party's part in a job.
 
-    No record is read for it: columns are declared, with [data] schema or dim, or the party's own people had them put
-    on file. `begin` compares all of it with the records, once the job is admitted and, where asked, approved.
+    No record is read: columns are declared, with [data] schema or dim, or the party's own people put them on file.
+    `begin` compares the facts with the records, once the job is admitted and, where the steward decides, approved.
     """
     bound_of(party, config)
     columns, records = config.parties.split == "features", party.party.records
@@ -124,10 +119,10 @@ def told(party: Party, config: Config, parties: int) -> dict[str, Any]:
     return {"records": records, "dim": dim, "width": width, "names": names, "people": people}
 
 
-def check_told(party: Party, config: Config, found: Held, parties: int) -> None:
-    """Refuse records with other columns, or about other people, than the party's hello says."""
+def check_told(party: Party, config: Config, records: Held, parties: int) -> None:
+    """Refuse records with other columns, or about other people, than the party told in its hello."""
     said = told(party, config, parties)
-    if (tuple(said["names"]), said["people"]) != (tuple(found.names), found.people):
+    if (tuple(said["names"]), said["people"]) != (tuple(records.names), records.people):
         raise DataError(
             f"{party.source}: has other columns, or is about other people, than {PUBLIC} or [data] says: `privadmm "
             f"federation check {party.folder} --job JOB.toml` puts on file what it has now"
@@ -135,17 +130,17 @@ def check_told(party: Party, config: Config, found: Held, parties: int) -> None:
 
 
 def announce(party: Party, config: Config) -> Held:
-    """Read the records, and put on file what everybody may know of them. Only the party's own people have it done."""
-    found = held(party, config, parties_of(config))
-    table = {"of": reading_of(party, found.people is not None), "names": found.names, "people": found.people}
+    """Read the records, and put the public facts about them on file. Only the party's own people start this."""
+    own = held(party, config, parties_of(config))
+    table = {"of": reading_of(party, own.people is not None), "names": own.names, "people": own.people}
     path, text = party.folder / PUBLIC, json.dumps(table)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)
-    return found
+    return own
 
 
 def announced(party: Party, columns: bool) -> tuple[tuple[str, ...], str | None]:
-    """The names of columns and the digest of ids that were put on file, for records that are read as they are now."""
+    """The names of columns and the digest of ids on file, if [data] is the same as when they were put there."""
     path = party.folder / PUBLIC
     with suppress(OSError, ValueError, KeyError, TypeError):
         table = json.loads(path.read_text(encoding="utf-8"))
@@ -159,8 +154,15 @@ def announced(party: Party, columns: bool) -> tuple[tuple[str, ...], str | None]
 
 
 def reading_of(party: Party, columns: bool) -> str:
-    """Digest of what party.toml says of how records are read."""
+    """Digest of what party.toml says about how records are read."""
     return arrays.digest(repr((party.data, columns)).encode())
+
+
+def own_records(party: Party, config: Config, parties: int, bound: float) -> Held:
+    """Read the party's rows or columns, whichever the job splits."""
+    if config.parties.split == "features":
+        return own_columns(party, config, parties, bound)
+    return own_rows(party, config, bound)
 
 
 def own_rows(party: Party, config: Config, bound: float) -> Held:
@@ -194,5 +196,5 @@ def own_columns(party: Party, config: Config, parties: int, bound: float) -> Hel
 
 
 def digest(ids: NDArray[Any]) -> str:
-    """Digest of all ids in order, equal for the same people. Whoever could list all possible ids could try them."""
+    """Digest of all ids in order, equal for the same people. It hides ids only if they are too many to try."""
     return arrays.digest(json.dumps(words(ids)).encode())

@@ -1,7 +1,7 @@
-"""What a party's budget has spent and left, for a line of its log at every letter, however many jobs there were.
+"""What is spent and left of a party's budget, for its log at every letter, fast however many jobs there were.
 
-To add up all jobs takes the longer the more there were. So what the others spent or set aside is remembered, in cache/,
-together with the end of the ledger's chain: while only this job adds rows, it stays what it is.
+Adding up all jobs takes longer with every job. So cache/ remembers what the other jobs spent or set aside, together
+with the end of the ledger's chain: as long as only this job adds rows, their sum does not change.
 """
 
 import json
@@ -23,7 +23,7 @@ FILE = "spent.json"
 
 @dataclass(frozen=True)
 class Others:
-    """What all jobs but one have spent, and spent or set aside, when a ledger ended with `head`."""
+    """What all jobs except `job` have spent, and spent or set aside, when the ledger ended with `head`."""
 
     head: str
     job: str
@@ -46,9 +46,9 @@ class Others:
         return None
 
     def keep(self, folder: Path) -> None:
-        """Write it down, over what was there: a file system waits for the disk when a file is replaced.
+        """Overwrite the file in place: replacing it would wait for the disk.
 
-        Whatever comes of that, it can be counted again.
+        A file that is damaged by this does no harm: its digest shows it, and the jobs are counted again.
         """
         tables = [pack_charges({0: self.spent}), pack_charges({0: self.aside})]
         content = json.dumps([self.head, self.job, *tables]).encode()
@@ -63,7 +63,7 @@ class Others:
 def spent_and_left(
     folder: Path, ledger: SqliteLedger, party: int, budget: Budget, job: str, before: str | None = None
 ) -> tuple[float, float]:
-    """Epsilon of all releases so far, and what is neither spent nor set aside of the budget.
+    """Epsilon of all releases so far, and the part of the budget that is neither spent nor set aside.
 
     `before` is where the chain ended before this letter, which added rows of `job` only.
     """

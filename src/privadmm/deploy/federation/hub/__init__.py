@@ -1,1 +1,1 @@
-"""At the coordinator: the run, what is wanted of it, and the processes that are kept up for it."""
+"""The coordinator's side: the run, whether it is wanted, and the processes that are kept up for it."""

@@ -1,7 +1,7 @@
-"""The coordinator's side: one letter to each party per phase at the parties; all else is free and happens here.
+"""The coordinator's cluster: it writes each party one letter per phase at the parties; other phases run here.
 
-Whoever carries the letters is a `Post`. It may lose, repeat and reorder them: a party answers a repeated letter with
-the same bytes and at no charge, and an answer is taken once.
+A `Post` carries the letters. It may lose, repeat and reorder them: a party answers a repeated letter with the same
+bytes and at no charge, and each answer is taken once.
 """
 
 import json
@@ -17,50 +17,36 @@ import numpy as np
 from privadmm.data.arrays import Floats
 from privadmm.data.files import write_bytes
 from privadmm.deploy.federation.proposal import JOB, Proposal
-from privadmm.deploy.federation.protocol import (
-    HASH,
-    MOST_TOLD,
-    Letter,
-    receipt_content,
-    split_signature,
-    text,
-)
+from privadmm.deploy.federation.protocol import HASH, MOST_TOLD, Letter, receipt_content, split_signature, text
 from privadmm.deploy.federation.signing import sealed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
 from privadmm.engine.phases import at_parties, heard
-from privadmm.errors import (
-    ClusterError,
-    LockedError,
-    MessageError,
-    PrivadmmError,
-    RefusedError,
-    WaitingError,
-)
+from privadmm.errors import ClusterError, LockedError, MessageError, PrivadmmError, RefusedError, WaitingError
 from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.masks import Entry, Roster
 
 logger = logging.getLogger(__name__)
-LOOK = 1.0  # seconds between looks at whether somebody stopped a run that waits for a steward
+LOOK = 1.0  # seconds between looks, during a wait for a steward, at whether the run was stopped
 RARELY = 60.0  # seconds, at most, after which a steward's decision is asked for again
 QUOTED = 2000  # characters of a party's error that are shown
-REASONS = 4  # of parties that refused, which an error repeats; of more it has the names
-FAREWELL = 30.0  # seconds that parties have to hear that a job is over; the next run tells those who did not
+REASONS = 4  # refusals that an error quotes; of further ones it has the names
+FAREWELL = 30.0  # seconds that parties have to hear that a job is over; the next run tells the others
 
 
 class Post(Protocol):
     """Carries letters to nodes and answers back."""
 
     def nodes(self) -> Sequence[int]:
-        """The nodes that are there now."""
+        """The nodes that are connected now."""
 
     def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
-        """Send a letter to each node; the answers that came within this many seconds, by node."""
+        """Send a letter to each node; returns the answers that came within this many seconds, by node."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a party may take, and what then: wait on, go on without it for good, or end the run to be resumed."""
+    """How long a party may take, and what happens then: wait on, go on without it for good, or end the run."""
 
     timeout: float = 600.0
     absent: Literal["wait", "continue", "abort"] = "abort"
@@ -68,13 +54,13 @@ class Patience:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What a coordinator kept of earlier runs, to tell the parties when another one begins."""
+    """What a coordinator kept of earlier runs, and tells the parties when another run begins."""
 
     receipts: Mapping[int, Sequence[tuple[Receipt, str]]] = field(default_factory=dict)  # the last of each run, signed
     ended: Sequence[str] = ()  # jobs that are over
 
     def of(self, party: int) -> Letter:
-        """The fields of a `begin` for this party; of very many runs it is told of the latest."""
+        """The fields of a `begin` for this party; of very many runs it hears of the latest."""
         receipts = [[*receipt, signature] for receipt, signature in self.receipts.get(party, ())]
         return {
             "receipts": json.dumps(receipts[-MOST_TOLD:]),
@@ -92,14 +78,14 @@ class Federation:
     patience: Patience = field(default_factory=Patience)
     labels: Floats | None = None  # the coordinator's, where parties hold columns
     ended: Path | None = None  # the file that lists the jobs that are over
-    may_leave: bool = False  # also before the first round of this process: others have gone on without them before
+    may_leave: bool = False  # whether parties may be missing at `begin`: a resumed run went on without some before
     job: Job = field(init=False)  # from `begin` on
-    code: str = ""  # of the proposal, by which stewards know it; from `begin` on
-    asked: bool = False  # for a release, which a party may have made even if no answer came
+    code: str = ""  # by which stewards know the proposal; from `begin` on
+    asked: bool = False  # whether a release was asked for: a party may have made it even if no answer came
     undecided: list[int] = field(default_factory=list)  # parties whose stewards have not approved the job yet
-    # Hears of them, and of the proposal's code, while they are waited for.
+    # Called with them and the proposal's code, while they are waited for.
     tell_undecided: Callable[[Collection[int], str], None] = lambda parties, code: None
-    # Hears which nodes refused, are locked or failed.
+    # Called with the nodes that refused, are locked or failed.
     tell_refused: Callable[[Mapping[int, str]], None] = lambda states: None
     names: Mapping[int, str] = field(default_factory=dict)  # what people call the parties
     left: dict[int, str] = field(default_factory=dict)  # why a party is not asked any more
@@ -109,7 +95,7 @@ class Federation:
 
     @property
     def keeps_its_id(self) -> bool:
-        """Whether a run that ends now has to go on under its job's id: releases, or stewards' decisions, are for it."""
+        """Whether the run must keep its job's id when resumed: releases or stewards' decisions refer to that id."""
         return self.asked or bool(self.undecided)
 
     def begin(
@@ -122,8 +108,8 @@ class Federation:
     ) -> None:
         """Set the cost aside at every party, or end with the first refusal. `seen` are receipts of earlier rounds.
 
-        A job with secure sums then sends everybody's keys to everybody. The first ones are kept in the file `roster`,
-        and are those of a run that is resumed, whoever has left by then.
+        For a job with secure sums, every party then gets the keys of all parties. The first roster is kept in the file
+        `roster`, and a resumed run has the same one, whichever parties have left by then.
         """
         self.job, self.code, packed = job, proposal.code, proposal.pack()
         letters: dict[int, Letter] = {}
@@ -160,7 +146,7 @@ class Federation:
         return Mail.join(mails or [Mail.empty()])
 
     def _checked(self, party: int, round: int, phase: int, answer: Letter) -> tuple[Mail, str, str]:
-        """A party's message, its receipt and the signature of that, if they are what it sends in this round."""
+        """A party's message, its receipt and the receipt's signature; an error unless they fit this round."""
         sent, head, signature = answer.get("mail"), answer.get("receipt"), answer.get("signature")
         if not isinstance(sent, bytes) or not isinstance(head, str) or not isinstance(signature, str):
             raise MessageError(f"party {party} sent an answer without mail, receipt or signature")
@@ -182,14 +168,14 @@ class Federation:
         return unpack_from(party, sent, message), head, signature
 
     def _key(self, party: int) -> bytes:
-        """A party's public key, read once: it may be replaced between runs."""
+        """A party's public key, read once a run: it may be replaced between runs."""
         return self._keys.setdefault(party, self.keys[party].read_bytes())
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int, str]]:
         return self._heads.get(round, [])
 
     def iterates(self, rounds: int) -> Floats | None:
-        """None: what is not released stays at the parties."""
+        """None: iterates are not released, and stay at the parties."""
         return None
 
     def give_up(self) -> None:
@@ -198,7 +184,7 @@ class Federation:
         self.post.exchange(letters, min(self.patience.timeout, 60.0))
 
     def end(self) -> None:
-        """Tell the parties that the job is over for good, also those who left.
+        """Tell all parties, also those that left, that the job is over for good.
 
         A party that answered the last phase of the last round has nothing set aside any more, and is not asked.
         """
@@ -211,11 +197,11 @@ class Federation:
         if self.ended is not None:
             try:
                 note_ended(self.ended, self.job.id)
-            except OSError as error:  # a party that is away now will not be told; nothing else depends on it
+            except OSError as error:  # a party that is away now will not hear of it; nothing else depends on the list
                 logger.warning("%s: %s", self.ended, error.strerror or error)
 
     def _ask(self, letters: Mapping[int, Letter], patience: Patience) -> dict[int, Letter]:
-        """Send these letters; the answers by party. Parties that refuse or do not answer leave, or end the run."""
+        """Send letters; returns the answers by party. Parties that refuse or do not answer leave, or end the run."""
         waiting, answers, refusals = dict(letters), dict[int, Letter](), dict[int, str]()
         began = time.monotonic()
         while waiting:
@@ -233,7 +219,7 @@ class Federation:
             try:
                 refusals |= allowed_to_leave(refusing, patience, self.names)
             except RefusedError:
-                self.undecided = []  # it is over, whatever the others' stewards would say
+                self.undecided = []  # the run is over, whatever other stewards would decide
                 raise
             if silent := waiting.keys() - set(self.undecided):
                 if patience.absent != "wait":
@@ -241,12 +227,8 @@ class Federation:
                 logger.warning("no answer of %s for %g s; asked again", named(silent), patience.timeout)
             elif waiting and not self._rest(time.monotonic() - began):
                 break
-        if answers and 2 * len(refusals) >= len(letters):
-            # What was sent may have made them, and one of the others may have made what was sent.
-            raise RefusedError(
-                f"{named(refusals)} refused at once, half of those asked or more, and the run does not go on with the "
-                f"others alone: {next(iter(refusals.values()))}"
-            )
+        if answers:  # mass refusals may come from a bad message, made by one of the others
+            need_few(refusals, len(letters))
         for party, why in refusals.items():
             self._lose(party, f"refused: {why}")
         if waiting and patience.absent == "abort" and set(waiting) == set(self.undecided):
@@ -267,7 +249,7 @@ class Federation:
         return dict(sorted(answers.items()))
 
     def _rest(self, waited: float) -> bool:
-        """Wait a while before stewards are asked again, the longer the longer it took; False: the time is up."""
+        """Wait before stewards are asked again, longer each time; False if the time is up."""
         left = float("inf") if self.patience.absent == "wait" else self.patience.timeout - waited
         if left <= 0:
             return False
@@ -290,19 +272,19 @@ def note_ended(path: Path, job: str) -> None:
 
 
 def ended_jobs(path: Path) -> list[str]:
-    """The jobs on that list, the oldest first."""
+    """The jobs on the list of `note_ended`, the oldest first."""
     lines = path.read_text(encoding="ascii", errors="replace").split() if path.is_file() else []
     return [line for line in lines if JOB.fullmatch(line)]
 
 
 def end_job(post: Post, nodes: Sequence[int], job: str) -> int:
-    """Tell these nodes that a job is over for good; how many heard it. The others are told when the next run begins."""
+    """Tell nodes that a job is over for good; returns how many heard it. The next run tells the others."""
     if not nodes:
         return 0
     letter: Letter = {"kind": "end", "job": job}
     try:
         answers = post.exchange(dict.fromkeys(nodes, letter), FAREWELL)
-    except Exception as error:  # the run is over: what it made is not lost by this
+    except Exception as error:  # the run is over, and its results are safe
         logger.warning("parties could not be told that job %s is over: %s", job, error)
         return 0
     deaf = [node for node in nodes if answers.get(node, {}).get("status") != "ok"]
@@ -313,7 +295,7 @@ def end_job(post: Post, nodes: Sequence[int], job: str) -> int:
 
 
 def entry_of(party: int, answer: Letter) -> Entry:
-    """A party's key of a job with secure sums, as it answered to `begin`; the parties check who signed it."""
+    """A party's key for a job with secure sums, from its answer to `begin`; the parties check who signed it."""
     try:
         entry = Entry.unpack(text(answer, "entry"))
     except ValueError:
@@ -324,7 +306,7 @@ def entry_of(party: int, answer: Letter) -> Entry:
 
 
 def allowed_to_leave(refusing: Mapping[int, Letter], patience: Patience, names: Mapping[int, str]) -> dict[int, str]:
-    """Why parties refused, if the others may go on without them; else an error that names all who end the run."""
+    """Why parties refused, if the others may go on without them; else an error that names those that end the run."""
     leave, ends, kinds = dict[int, str](), list[str](), list[type[PrivadmmError]]()
     for party, answer in refusing.items():
         (kind, why), status, who = told(answer), status_of(answer), called(party, names)
@@ -342,8 +324,17 @@ def allowed_to_leave(refusing: Mapping[int, Letter], patience: Patience, names: 
     return leave
 
 
+def need_few(refusals: Mapping[int, str], asked: int) -> None:
+    """End the run if half of the parties that were asked, or more, refused at once."""
+    if refusals and 2 * len(refusals) >= asked:
+        raise RefusedError(
+            f"{named(refusals)} refused at once, half of those asked or more, and the run does not go on with the "
+            f"others alone: {next(iter(refusals.values()))}"
+        )
+
+
 def status_of(answer: Letter) -> str:
-    """What came of a letter that was not answered: "refused", "locked" or "failed"."""
+    """How a letter failed: "refused", "locked" or "failed"."""
     status = answer.get("status")
     return str(status) if status in ("refused", "locked") else "failed"
 

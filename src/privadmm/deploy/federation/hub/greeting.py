@@ -1,11 +1,11 @@
-"""How a coordinator meets the parties of a job: a signed hello to every node, and who answered it."""
+"""Greets the parties of a job: a signed hello to every node, and a check of who answered."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from privadmm.deploy.federation.facts import Facts, agree, same_version
-from privadmm.deploy.federation.hub.coordinator import QUOTED, REASONS, Patience, Post, named, status_of, told
+from privadmm.deploy.federation.hub.coordinator import QUOTED, REASONS, Patience, Post, named, need_few, status_of, told
 from privadmm.deploy.federation.keys import Credentials
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.deploy.federation.signing import sealed
@@ -22,10 +22,10 @@ def greet(
     may_leave: bool = False,
     tell_refused: Callable[[Mapping[int, str]], None] = lambda states: None,
 ) -> tuple[dict[int, Facts], dict[int, str]]:
-    """Ask every node who it is; facts by node, and why parties are missing.
+    """Ask every node who it is; returns facts by node, and the reasons why parties are missing.
 
-    All of `parties`, given with their public keys, have to be there, unless they `may_leave`. A registered key lets a
-    node in and does not say which party it is: a party signs that itself, for this question of this coordinator.
+    All `parties`, given with their public keys, must answer, unless they `may_leave`. A registered key lets a node in
+    and does not say which party it is: the party signs that itself, in its answer to this hello.
     """
     greeting = credentials.greeting(secrets.token_hex(16), proposal)
     letter = credentials.hello(greeting, proposal)
@@ -39,11 +39,7 @@ def greet(
         if answer.get("status") == "ok":
             facts[node] = recognise(node, answer, greeting, parties)
             same_version(facts[node])
-    if refused and 2 * len(refused) >= len(parties):
-        raise RefusedError(
-            f"{named(refused)} refused at once, half of those asked or more, and the run does not go on with the "
-            f"others alone: {next(iter(refused.values()))}"
-        )
+    need_few(refused, len(parties))
     known = sorted(facts.values(), key=lambda own: own.party)
     numbers = [own.party for own in known]
     if twice := [number for number in set(numbers) if numbers.count(number) > 1]:
@@ -62,14 +58,14 @@ def greet(
 
 
 def may_be_one(number: object, parties: Mapping[int, Path]) -> bool:
-    """Whether an answer may be of one of these parties: a node that does not say who it is may be."""
+    """Whether an answer may come from one of these parties; a node that does not name its party may be one."""
     return number is None or (isinstance(number, int) and number in parties)
 
 
 def unwilling(
     answers: Mapping[int, Letter], may_leave: bool, tell_refused: Callable[[Mapping[int, str]], None]
 ) -> dict[int, str]:
-    """Why parties refused, if the others may go on without them; else an error that names all who end the run."""
+    """Why parties refused, if the others may go on without them; else an error that names those that end the run."""
     if answers:
         tell_refused({node: status_of(answer) for node, answer in answers.items()})
     refused, ends, kinds = dict[int, str](), list[str](), list[type[PrivadmmError]]()
@@ -78,7 +74,7 @@ def unwilling(
         if may_leave and answer.get("status") == "refused" and isinstance(number, int):
             refused[number] = f"refused: {why}"
             continue
-        # A failure is not signed, so the node is all that is known for sure.
+        # A failure is not signed, so only the node is known for sure.
         who = f"node {node}" if number is None else f"party {number!r} (node {node})"
         ends.append(f"{who} did not take the job" + (f", {name}: {why}" if len(ends) < REASONS else ""))
         kinds.append(RefusedError if answer.get("status") == "refused" else ClusterError)

@@ -20,16 +20,16 @@ from privadmm.privacy.policy import Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import sound
 
-LABELS = "labels.sqlite"  # beside job.toml: what was reported of the labels
+LABELS = "labels.sqlite"  # ledger of the labels that were reported; beside job.toml
 
 
 def label_ledger(path: Path, adjacency: Adjacency, label_epsilon: float, mode: str) -> SqliteLedger:
-    """Ledger of a coordinator that holds labels: it keeps what was reported of them, once and for all jobs."""
+    """Ledger of a coordinator that holds labels: it keeps the labels as they were reported, once for all jobs."""
     return SqliteLedger(path, (0,), Policy(None, adjacency=adjacency, label_epsilon=label_epsilon), mode)
 
 
 def labels(config: Config, job: Job, first: Facts) -> Floats | None:
-    """The coordinator's labels in the order of the parties' people; randomised once, where that is asked for."""
+    """The coordinator's labels in the order of the parties' people; randomised once, if the job says so."""
     if not job.public.columns:
         return None
     table = config.data

@@ -1,8 +1,7 @@
-"""What runs beside Flower's processes while they are kept up: a mark that they run, and a look at the parties' keys."""
+"""Runs beside Flower's processes: a mark that they are kept up, and a watch over the parties' keys."""
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -14,24 +13,22 @@ from typing import Any
 
 from privadmm import __version__
 from privadmm.data.files import for_owner
-from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.hub.state import is_locked, take_lock
+from privadmm.deploy.federation.hub.supervisor import reachable
+from privadmm.deploy.federation.layout import Coordinator, json_table
 from privadmm.errors import ConfigError
 
-MARK = "running.json"  # locked by the process that keeps a node or a SuperLink up, and says which that is
+MARK = "running.json"  # names the process that keeps a node or a SuperLink up, which locks the file
 LOOK = 2.0  # seconds between looks at nodes/
 REGISTRY = "privadmm.deploy.flower.registry"
 
 
 @contextmanager
 def marked(folder: Path) -> Iterator[None]:
-    """Hold the mark of a directory until the process ends; a ConfigError if another process has it."""
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
+    """Hold the mark of a directory; a ConfigError if another process holds it."""
     with open(folder / MARK, "a+", encoding="utf-8", opener=for_owner) as file:
-        try:
-            flock(file, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"{folder}: runs already{who(folder)}; end that first") from None
+        if not take_lock(file, 0.0):
+            raise ConfigError(f"{folder}: runs already{who(folder)}; end that first")
         file.truncate(0)
         facts = {"pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "version": __version__}
         file.write(json.dumps(facts))
@@ -40,41 +37,23 @@ def marked(folder: Path) -> Iterator[None]:
 
 
 def running(folder: Path) -> dict[str, Any] | None:
-    """Who keeps the node or SuperLink of this directory up; None: nobody."""
-    from fcntl import LOCK_NB, LOCK_SH, flock
-
-    try:
-        with open(folder / MARK, encoding="utf-8") as file:
-            flock(file, LOCK_SH | LOCK_NB)  # shared: those who look do not get into one another's way
-    except OSError as error:
-        return marks(folder) if isinstance(error, BlockingIOError) else None
+    """The process that keeps the node or SuperLink of this directory up; None if there is none."""
+    with suppress(OSError):
+        if is_locked(folder / MARK):
+            return json_table(folder / MARK)
     return None
 
 
-def marks(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def who(folder: Path) -> str:
-    """Process and start of whoever has the mark, for a message."""
-    facts = marks(folder)
+    """Id and start of the process that holds the mark, for a message."""
+    facts = json_table(folder / MARK)
     return f" (process {facts.get('pid')}, since {facts.get('since')})" if facts else ""
 
 
-def listens(host: str, port: int) -> bool:
-    with suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=2):
-        return True
-    return False
-
-
 class Registrar(threading.Thread):
-    """Keeps the keys that the SuperLink lets in equal to those in nodes/ that are not retired, whenever these change.
+    """Watches nodes/: whenever its keys change, the SuperLink is made to let in these, and no retired ones.
 
-    The process that does it ends again: Flower is not loaded here.
+    A process of its own does that and ends, so that Flower is not loaded here.
     """
 
     def __init__(self, place: Coordinator, environment: Mapping[str, str]) -> None:
@@ -92,7 +71,7 @@ class Registrar(threading.Thread):
     def look(self) -> None:
         files = [*self.place.keys.glob("party-*.pub"), *self.place.retired.glob("party-*.pub")]
         stamp = sorted((str(path), path.stat().st_mtime_ns) for path in files)
-        if stamp == self.done or not listens(*self.place.address):
+        if stamp == self.done or not reachable(*self.place.address):
             return
         words = [sys.executable, "-m", REGISTRY, str(self.place.folder)]
         ended = subprocess.run(
@@ -111,7 +90,7 @@ class Registrar(threading.Thread):
 
 
 def outcome(printed: str) -> str:
-    """What became of the keys, in words; `printed` ends with the registry's line of JSON."""
+    """Say what was done with keys; `printed` ends with the registry's line of JSON."""
     try:
         done = json.loads(printed.strip().splitlines()[-1])
     except (ValueError, IndexError):

@@ -1,8 +1,8 @@
-"""Where a coordinator's run stands and what is wanted there: status.json, wanted.json, its log, and who drives.
+"""The state of a coordinator's run: status.json, the run that is wanted, the log, and the lock of its process.
 
-One process drives a run at a time: it holds a lock on run.lock, which ends with the process, however that happens. A
-run is wanted from the moment it is asked for until it ends by itself or is stopped. If its process is gone before that,
-the supervisor submits it again.
+One process drives a run at a time: it locks run.lock, and the lock ends with the process, however that happens. A run
+is wanted from the moment it is asked for until it ends by itself or is stopped. If its process is gone before that, the
+supervisor submits it again.
 """
 
 import json
@@ -14,68 +14,45 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from privadmm.data.files import for_owner, write_json
-from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.layout import Coordinator, json_table
 from privadmm.errors import ConfigError
 
 BEAT = 5.0  # seconds between heartbeats in status.json
 SILENT = 60.0  # seconds without a heartbeat, after which a run is not shown as running
 LOG = 4 << 20  # bytes of the log, after which it is moved to log.1, and that to log.2
 OLD = 3  # logs that are kept
-UNHEARD = "asked, not heard"  # a party when its run ended: it may have answered, and its ledger knows
+UNHEARD = "asked, not heard"  # state of a party at the end of a run: it may have answered, as its ledger knows
 Absent = Literal["wait", "continue", "abort"]
 Stop = Literal["", "stop", "for good"]
 
 
 @dataclass(frozen=True)
-class Files:
-    """Files of a coordinator's directory that belong to its runs."""
-
-    place: Coordinator
-
-    @property
-    def wanted(self) -> Path:
-        return self.place.folder / "wanted.json"
-
-    @property
-    def lock(self) -> Path:
-        return self.place.folder / "run.lock"
-
-    @property
-    def stop(self) -> Path:
-        return self.place.folder / "stop"
-
-    @property
-    def log(self) -> Path:
-        return self.place.folder / "log"
-
-
-@dataclass(frozen=True)
 class Wanted:
-    """A run that was asked for, and Flower's runs that were submitted for it. The last of them counts."""
+    """A run that was asked for, and Flower's runs that were submitted for it, of which the last counts."""
 
     out: str  # inside the coordinator's directory
     timeout: float | None = None  # None: as the app's pyproject.toml says
     absent: Absent | None = None
-    resume: bool = False  # it was begun by an earlier request
+    resume: bool = False  # an earlier request began it
     runs: tuple[str, ...] = ()
     over: bool = False  # it ended by itself, or was stopped
     round: int = 0  # rounds that were done when it was last submitted
     idle: int = 0  # submissions in a row since which no round was done
 
     def save(self, place: Coordinator) -> None:
-        write_json(Files(place).wanted, asdict(self))
+        write_json(place.wanted, asdict(self))
 
     def submitted(self, run: str) -> "Wanted":
         return replace(self, runs=(*self.runs, run))
 
 
 def wanted(place: Coordinator) -> Wanted | None:
-    """What was asked for last; None if nothing was, or the file cannot be read."""
+    """The run that was asked for last; None if there is none, or the file cannot be read."""
     try:
-        table = json.loads(Files(place).wanted.read_text(encoding="utf-8"))
+        table = json.loads(place.wanted.read_text(encoding="utf-8"))
         return Wanted(**{**table, "runs": tuple(table["runs"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -83,52 +60,54 @@ def wanted(place: Coordinator) -> Wanted | None:
 
 def settle(place: Coordinator) -> None:
     """Forget the wanted run: it ended, or was stopped."""
-    if (found := wanted(place)) is not None:
-        replace(found, over=True).save(place)
-    Files(place).stop.unlink(missing_ok=True)
+    if (asked := wanted(place)) is not None:
+        replace(asked, over=True).save(place)
+    place.stop.unlink(missing_ok=True)
 
 
 def asked_to_stop(place: Coordinator) -> Stop:
-    """Whether the run is to be stopped, and whether its job is then over for good."""
+    """Whether the run is asked to stop, and whether its job is then over for good."""
     try:
-        said = Files(place).stop.read_text(encoding="utf-8").strip()
+        said = place.stop.read_text(encoding="utf-8").strip()
     except OSError:
         return ""
     return "for good" if said == "for good" else "stop"
 
 
-@contextmanager
-def driving(place: Coordinator, seconds: float = 5.0) -> Iterator[bool]:
-    """Hold the lock of whoever drives or submits a run; whether it was free within this many seconds."""
+def take_lock(file: IO[str], seconds: float) -> bool:
+    """Lock an open file, unless another process holds its lock for so long; closing the file lets go of it."""
     from fcntl import LOCK_EX, LOCK_NB, flock
 
-    with open(Files(place).lock, "a", opener=for_owner) as file:
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                flock(file, LOCK_EX | LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() < deadline:
-                    time.sleep(0.1)
-                    continue
-                yield False
-                return
-            yield True
-            return
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(BlockingIOError):
+            flock(file, LOCK_EX | LOCK_NB)
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of this file. This takes a shared lock, so that two looks do not collide."""
+    from fcntl import LOCK_NB, LOCK_SH, flock
+
+    with open(path) as file, suppress(BlockingIOError):
+        flock(file, LOCK_SH | LOCK_NB)
+        return False
+    return True
+
+
+@contextmanager
+def driving(place: Coordinator, seconds: float = 5.0) -> Iterator[bool]:
+    """Hold the lock for driving or submitting a run; yields whether it was free within this many seconds."""
+    with open(place.lock, "a", opener=for_owner) as file:
+        yield take_lock(file, seconds)
 
 
 def driven(place: Coordinator) -> bool:
     """Whether a process drives a run, or submits one, at this moment."""
-    from fcntl import LOCK_NB, LOCK_SH, flock
-
-    try:
-        with open(Files(place).lock) as file:
-            flock(file, LOCK_SH | LOCK_NB)  # shared: those who look do not get into one another's way
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+    return place.lock.exists() and is_locked(place.lock)
 
 
 def now() -> str:
@@ -136,7 +115,7 @@ def now() -> str:
 
 
 def seconds_since(at: object) -> float:
-    """Seconds since a time in status.json; without one it was never."""
+    """Seconds since a time with its zone; infinite for anything else."""
     try:
         return (datetime.now(UTC) - datetime.fromisoformat(str(at))).total_seconds()
     except (ValueError, TypeError):
@@ -173,33 +152,28 @@ class Status:
 
     def _beat(self) -> None:
         while not self._end.wait(BEAT):
-            with suppress(OSError):  # a disk that is full for a moment; what changes is written by others
+            with suppress(OSError):  # the disk may be full for a moment; changes of facts are written elsewhere
                 self.write()
 
 
 def read_status(place: Coordinator) -> dict[str, Any]:
-    """status.json as it is; empty if there is none."""
-    try:
-        found = json.loads(place.status.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return json_table(place.status)
 
 
 def at_rest(status: dict[str, Any]) -> dict[str, Any]:
-    """The status of a run that no process drives: nobody is waited for, and whoever was asked was not heard."""
+    """The status of a run that no process drives: nobody is waited for, and parties that were asked were not heard."""
     if "parties" not in status:
         return status
-    parties = [{**one, "state": UNHEARD} if one.get("state") == "asked" else one for one in status["parties"]]
+    parties = [{**party, "state": UNHEARD} if party.get("state") == "asked" else party for party in status["parties"]]
     return {**status, "parties": parties, "waiting_for": [], "seconds_left": None}
 
 
 def standing(place: Coordinator) -> dict[str, Any]:
-    """status.json with what is true now: `state` is "interrupted" if it says "running" and nobody drives the run.
+    """status.json, corrected: `state` is "interrupted" if the file says "running" and no process drives the run.
 
     `wanted` tells whether the run is taken up again by itself once `privadmm federation superlink` is up.
     """
-    alive = driven(place)  # before the file is read: whoever ends a run writes that first
+    alive = driven(place)  # before the file is read: a run writes its end before it lets go of the lock
     status, asked = read_status(place), wanted(place)
     going = asked is not None and not asked.over
     if status.get("state") == "running":
@@ -216,7 +190,7 @@ def standing(place: Coordinator) -> dict[str, Any]:
 
 def note(place: Coordinator, event: str, **facts: Any) -> None:
     """Append a line to the coordinator's log; old logs are moved aside. A log that cannot be written stops nothing."""
-    path = Files(place).log
+    path = place.log
     with suppress(OSError):
         if path.exists() and path.stat().st_size > LOG:
             for number in range(OLD - 1, 0, -1):

@@ -1,9 +1,9 @@
 """Keeps Flower's processes up: a party's node, or the coordinator's SuperLink and the process that runs its ServerApp.
 
 After a crash Flower takes a node back only when its last heartbeat has expired, after a minute. A SuperLink that is
-started again finds its runs in its database, and its clients retry until it is back. But it gives up a run of which it
-has not heard for a minute, and the process that drives the run ends when it is told so. Whoever keeps the SuperLink up
-submits such a run again, to be resumed, as long as it is wanted (state.py).
+started again finds its runs in its database, and its clients retry until it is back. But it gives up a run that was
+silent for a minute, and then the process that drives the run ends. The supervisor of the SuperLink submits such a run
+again, to be resumed, as long as it is wanted (state.py).
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from privadmm.deploy.federation.hub.state import Files, driven, read_status, wanted
+from privadmm.deploy.federation.hub.state import driven, read_status, wanted
 from privadmm.deploy.federation.layout import COORDINATOR, Coordinator
 from privadmm.errors import ClusterError, ConfigError
 
@@ -49,7 +49,7 @@ class Process:
     began: float = 0.0
     failures: int = 0  # in a row
     log: Path | None = None  # a file for what it prints
-    announce: Callable[[], bool] | None = None  # says that it is up, once it is: whether it was
+    announce: Callable[[], bool] | None = None  # tells people that it is up; False: it is not up yet
     announced: bool = False
 
     def look(self) -> int | None:
@@ -95,7 +95,7 @@ class Process:
 
 @dataclass
 class Resumption:
-    """Looks at the run that is wanted of a coordinator, and has it submitted again when its process is gone."""
+    """Watches the run that is wanted of a coordinator, and has it submitted again when its process is gone."""
 
     place: Coordinator
     environment: Mapping[str, str]
@@ -115,13 +115,13 @@ class Resumption:
                 )
 
     def lost(self) -> bool:
-        """Whether a run is wanted that nobody drives, and the SuperLink is there to take it."""
+        """Whether a run is wanted that no process drives, while the SuperLink is there to take it."""
         asked = wanted(self.place)
         if asked is None or asked.over or driven(self.place):
             return False
         began = bool(asked.runs) and read_status(self.place).get("run") == asked.runs[-1]
         with suppress(OSError):
-            if not began and time.time() - Files(self.place).wanted.stat().st_mtime < STARTING and asked.runs:
+            if not began and time.time() - self.place.wanted.stat().st_mtime < STARTING and asked.runs:
                 return False
         return reachable(*self.place.address)
 
@@ -140,9 +140,9 @@ def keep_up(
 ) -> int:
     """Keep these commands running until a signal asks to stop; returns the exit code of one that never stays up.
 
-    With `forever` none is given up: what ails it is somebody else's to mend. `hint` says whose. In a coordinator's
-    environment, the run that is wanted there is kept going too. `announce` is asked again and again until the first
-    of the commands is up, whenever it was started.
+    With `forever` no command is given up, since others may mend what ails it; `hint` says how. In a coordinator's
+    environment, the run that is wanted there is kept going too. `announce` is called again and again, after each start
+    of the first command, until it returns True.
     """
     processes = [Process(command, environment, forever, hint) for command in commands]
     processes[0].announce = announce
@@ -166,8 +166,8 @@ def keep_up(
 
 
 def reachable(host: str, port: int) -> bool:
-    """Whether somebody listens there."""
-    with suppress(OSError), socket.create_connection((host, port), timeout=1.0):
+    """Whether a process listens there. An IPv6 address may stand in brackets, as in HOST:PORT."""
+    with suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=2.0):
         return True
     return False
 
@@ -175,7 +175,7 @@ def reachable(host: str, port: int) -> bool:
 def end_with_parent(parent: int | None = None) -> None:
     """Ask Linux to end this new process when its parent ends, however that happens.
 
-    Linux says nothing of a parent that is gone already. Its number, if it is given, shows that.
+    Linux does not report a parent that is gone already; its process id, if it is given, shows that.
     """
     if PRCTL is not None:
         PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -199,8 +199,8 @@ def free_ports(count: int) -> int:
     """The first of this many free ports in a row on loopback."""
     for first in range(PORTS.start + os.getpid() % 10000, PORTS.stop - count, count):
         with suppress(OSError), ExitStack() as held:
-            for one in range(count):
-                held.enter_context(socket.create_server(("127.0.0.1", first + one)))
+            for offset in range(count):
+                held.enter_context(socket.create_server(("127.0.0.1", first + offset)))
             return first
     raise ClusterError(f"there are no {count} free ports in a row on 127.0.0.1")
 
@@ -209,8 +209,8 @@ def free_ports(count: int) -> int:
 def stop_signals() -> Iterator[list[int]]:
     """A list to which signals to stop are added as they arrive; a terminal that is closed sends SIGHUP."""
     received: list[int] = []
-    others = (signal.SIGHUP, signal.SIGQUIT)  # unless it was started so that they are ignored, by nohup, say
-    numbers = (signal.SIGINT, signal.SIGTERM, *(one for one in others if signal.getsignal(one) != signal.SIG_IGN))
+    others = (signal.SIGHUP, signal.SIGQUIT)  # unless they are ignored, as under nohup
+    numbers = (signal.SIGINT, signal.SIGTERM, *(n for n in others if signal.getsignal(n) != signal.SIG_IGN))
     before = {number: signal.signal(number, lambda got, frame: received.append(got)) for number in numbers}
     try:
         yield received

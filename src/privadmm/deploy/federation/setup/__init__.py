@@ -1,1 +1,1 @@
-"""How a federation is formed, changed, looked after and checked."""
+"""Forms a federation, changes it, watches it and checks it."""

@@ -1,7 +1,7 @@
-"""Makes the job of a deployment from a config that simulates, and says what a federation's job has changed in a config.
+"""Makes the job of a deployment from a config that simulates, and lists the changes that a federation's job makes.
 
 `privadmm init` writes a simulation, to be tried on one machine. A federation that protects people draws its noise from
-the system and has no seed; everything else that makes the method stays as it was tried.
+the system and has no seed; the method stays as it was tried.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ WHY = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A key whose value in the job differs from the config's; None: it is left out there."""
+    """A key whose value in the job differs from the config's; None stands for a key that is left out."""
 
     key: str  # with its section
     before: Any
@@ -48,7 +48,7 @@ class Difference:
 
 
 def deployed(config: Config) -> Config:
-    """The job as a deployment, with secure noise. A seed beside a declared deployment is an error, and stays one."""
+    """The job as a deployment, with secure noise. A declared deployment is not touched: a seed in it stays an error."""
     if config.run.mode == "deployment":
         return config
     run = replace(config.run, mode="deployment", seed=None)
@@ -57,7 +57,7 @@ def deployed(config: Config) -> Config:
 
 def differences(config: Config, job: Config) -> list[Difference]:
     """Every key of a config whose value in the job differs."""
-    found = []
+    changed = []
     for section in SECTIONS:
         before, after = getattr(config, section), getattr(job, section)
         if before is None or after is None:  # [privacy] of a method that is not private
@@ -67,5 +67,5 @@ def differences(config: Config, job: Config) -> list[Difference]:
             if old != new:
                 name = f"[{section}] {key}"
                 is_left_out = new == field.default
-                found.append(Difference(name, old, None if is_left_out else new, WHY.get(name, HERE)))
-    return found
+                changed.append(Difference(name, old, None if is_left_out else new, WHY.get(name, HERE)))
+    return changed

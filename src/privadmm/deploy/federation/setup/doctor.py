@@ -46,7 +46,7 @@ from privadmm.privacy.verification import verify
 
 
 def check(folder: Path, job: Path | None = None) -> dict[str, list[Finding]]:
-    """Findings by directory: of a party, of a coordinator, or of all in a federation that `init` made."""
+    """Findings by directory: for a party, for a coordinator, or for all directories in a federation's folder."""
     if (folder / FILE).is_file():
         return {str(folder): list(of_party(folder, job))}
     if Coordinator(folder).job.is_file():
@@ -105,16 +105,16 @@ def policy(party: Party) -> str:
 
 
 def invited_by(folder: Path) -> list[tuple[str, str]]:
-    """The coordinator and its version, as the invitation has it."""
+    """The coordinator and its version, from the invitation."""
     path = folder / INVITED
     return [("the coordinator", read_invitation(path).facts.privadmm)] if path.is_file() else []
 
 
 def own_key(folder: Path, key: Path) -> str:
-    """The party's own key: that it is one, and that the reply to send is of it."""
+    """Check the party's own key, and that reply.toml has its public half."""
     said, mark = check_node_key(key), fingerprint(public_of(key))
     reply = folder / REPLY
-    if reply.is_file() and mark not in [one.fingerprint for one in read_peers([reply], None).replies]:
+    if reply.is_file() and mark not in [known.fingerprint for known in read_peers([reply], None).replies]:
         raise FaultError(f"{reply} is not of the key {mark}", f"`privadmm federation rotate {folder}` makes both anew")
     return f"{said}; {mark}, which `privadmm federation check` at the coordinator shows too once it is admitted"
 
@@ -123,7 +123,7 @@ def of_coordinator(place: Coordinator) -> Iterator[Finding]:
     own, ca, key = (place.certificates / name for name in ("server.pem", "ca.pem", "server-key.pem"))
     rotate = f"`privadmm federation rotate {place.folder}`, then start the SuperLink again"
     yield looked("job", lambda: proposed(place), f"correct {place.job}")
-    yield looked("versions", lambda: versions((one.name, one.privadmm) for one in kept_replies(place)))
+    yield looked("versions", lambda: versions((reply.name, reply.privadmm) for reply in kept_replies(place)))
     yield looked("flower", flower, "pip install 'privadmm[flower]'")
     yield looked("certificate", lambda: certificate(own, rotate, ca, key, place.reached.host))
     yield looked("its name at home", lambda: certificate(own, rotate, host=place.address[0]))
@@ -143,33 +143,33 @@ def of_coordinator(place: Coordinator) -> Iterator[Finding]:
 
 
 def at_home(place: Coordinator) -> str:
-    """Whether the SuperLink answers where the coordinator's own processes dial it."""
+    """Check that the SuperLink answers at the address that the coordinator's own processes dial."""
     host, number = place.address
     return answers(f"{host}:{number}", place.certificates / "ca.pem", str(place.flower / "config.toml"))[0]
 
 
 def registered(place: Coordinator, up: bool) -> str:
-    """Whether the SuperLink lets in every party whose key is here, and who is there now."""
+    """Check that the SuperLink lets in every party whose key is here, and say who is connected now."""
     if not up:
         raise Noted("the SuperLink does not answer, and registers the keys in nodes/ when it starts")
     try:
         from privadmm.deploy.flower.registry import known
 
-        found = known(place)
+        nodes = known(place)
     except ImportError:
         raise Noted("Flower is not installed, and cannot be asked") from None
-    if absent := [f"party {number}" for number, one in found.items() if one is None]:
+    if absent := [f"party {number}" for number, node in nodes.items() if node is None]:
         raise FaultError(
             f"the key of {', '.join(absent)} is not registered",
             f"start `privadmm federation superlink {place.folder}` again, which registers it",
         )
-    if spent := [f"party {number}" for number, one in found.items() if one is not None and one.gone]:
+    if spent := [f"party {number}" for number, node in nodes.items() if node is not None and node.gone]:
         raise FaultError(
             f"the key of {', '.join(spent)} was taken back, and Flower takes no key a second time",
             "that party makes another with `privadmm federation rotate`, and it is admitted",
         )
-    here = [f"party {number}" for number, one in found.items() if one is not None and one.status == "online"]
-    away = {number: one.seen for number, one in found.items() if one is not None and one.status != "online"}
+    here = [f"party {number}" for number, node in nodes.items() if node is not None and node.status == "online"]
+    away = {number: node.seen for number, node in nodes.items() if node is not None and node.status != "online"}
     said = f"connected now: {', '.join(here) or 'nobody'}"
     if away:
         missing = [f"party {number} ({f'not since {at[:19]}' if at else 'never yet'})" for number, at in away.items()]
@@ -188,7 +188,7 @@ def secure() -> str:
 
 
 def records(party: Party, job: Path | None) -> str:
-    """Read the party's records as the party does when this job is proposed, if one is given."""
+    """Read the party's records as it does when this job is proposed; without a job they are not read."""
     if not party.source.is_file():
         raise ConfigError(f"{party.source}: no such file; put the party's records there")
     if job is None:
@@ -209,7 +209,7 @@ def ledger(party: Party, job: Path | None) -> str:
     if problem := next(iter(verify(path).problems), None):
         raise FaultError(f"{path}: {problem}", f"`privadmm ledger verify {path}`; a backup is put back with `restore`")
     try:
-        if (known := identity_of(path)) is not None:  # an old copy may have another policy, too
+        if (known := identity_of(path)) is not None:  # an old copy may also have another policy
             SqliteLedger(path, known.parties, known.policy, known.mode).close()
     except LockedError as error:
         raise FaultError(
@@ -245,7 +245,7 @@ def ledger(party: Party, job: Path | None) -> str:
 
 
 def peers(party: Party, job: Path | None) -> str:
-    """The public keys of the other parties, without which this one takes part in no secure sum."""
+    """Check the pinned keys of the other parties, which a secure sum needs."""
     config = None if job is None else read(job)
     known = sorted(party.folder.glob(f"{PEERS}/party-*.pub"))
     for path in known:
@@ -291,14 +291,14 @@ def evaluation_of(job: Job) -> list[str]:
 
 def node_keys(place: Coordinator) -> str:
     names = {reply.party: reply.name for reply in kept_replies(place)}
-    found = []
+    lines = []
     for number in range(parties_of(read(place.job))):
-        path = place.keys / f"party-{number}.pub"
+        path = place.key_of(number)
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; ask party {number} for its public key")
         check_public_key(path)
-        found.append(f"{apart(names.get(number, f'party {number}'))} {fingerprint(path.read_bytes())}")
-    return ", ".join(found)
+        lines.append(f"{apart(names.get(number, f'party {number}'))} {fingerprint(path.read_bytes())}")
+    return ", ".join(lines)
 
 
 def app(place: Coordinator) -> str:

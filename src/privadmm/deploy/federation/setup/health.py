@@ -1,7 +1,7 @@
-"""How a coordinator or a party does, for whoever watches machines: /healthz on 127.0.0.1, and a Prometheus textfile.
+"""The health of a coordinator or a party, for monitoring: /healthz on 127.0.0.1, and a Prometheus textfile.
 
-Public facts only: what the coordinator wrote of its run, what a party told the coordinator anyway, dates of
-certificates, room on the disk. No reason of a failure, no time that a letter took, and nothing of records.
+It has public facts only: what the coordinator wrote about its run, what a party told the coordinator anyway, dates of
+certificates, room on the disk. It has no reasons of failures, no time that a letter took, and nothing about records.
 """
 
 import json
@@ -18,35 +18,35 @@ from typing import Any
 from privadmm import __version__
 from privadmm.data.files import write_text
 from privadmm.deploy.federation.desk.approvals import Proposals
-from privadmm.deploy.federation.hub.running import listens
-from privadmm.deploy.federation.hub.state import at_rest
+from privadmm.deploy.federation.hub.state import SILENT, at_rest, seconds_since
+from privadmm.deploy.federation.hub.supervisor import reachable
 from privadmm.deploy.federation.keys import load
-from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.layout import Coordinator, json_table
 from privadmm.deploy.federation.party import Party
 from privadmm.errors import ConfigError, LedgerError
 from privadmm.privacy.anchor import NONE, AnchorFile, lacks
 from privadmm.privacy.ledger_file import alone_beside, connect, readable, start_of
 
 EVERY = 15.0  # seconds between two textfiles
-SILENT = 60.0  # seconds without a beat after which a run that says "running" is not well
 TAIL = 1 << 16  # bytes of a log's end that are read
-# What is told of a run, and of the last letter, if it is there.
+# The fields of a run, and of the last letter, that are told if they are there.
 RUN = ("run", "state", "at", "started", "beat", "round", "rounds", "exit_code")
 LETTER = ("at", "kind", "round", "phase", "outcome")
 Facts = dict[str, Any]
 
 
 def of_coordinator(place: Coordinator) -> Facts:
-    """How the coordinator does: whether its SuperLink listens, and where the latest run stands."""
-    status, up = as_table(place.status), listens(*place.address)
+    """The coordinator's health: whether its SuperLink listens, and where the latest run stands."""
+    status, up = json_table(place.status), reachable(*place.address)
     if status.get("state") != "running" and isinstance(status.get("parties"), list):
-        status = at_rest({**status, "parties": [one for one in status["parties"] if is_table(one)]})
+        status = at_rest({**status, "parties": [party for party in status["parties"] if isinstance(party, dict)]})
     run: Facts = {key: status.get(key) for key in RUN if key in status}
     waiting, parties = status.get("waiting_for"), status.get("parties")
     if isinstance(waiting, list):
-        run["waiting_for"] = [str(one) for one in waiting]
+        run["waiting_for"] = [str(party) for party in waiting]
     if isinstance(parties, list):
-        run["parties"] = [{key: one.get(key) for key in ("party", "name", "state")} for one in parties if is_table(one)]
+        tables = [party for party in parties if isinstance(party, dict)]
+        run["parties"] = [{key: party.get(key) for key in ("party", "name", "state")} for party in tables]
     silent = run.get("state") == "running" and seconds_since(run.get("beat")) > SILENT
     facts = {"role": "coordinator", "healthy": up and not silent, "listening": up, "run": run or None}
     certificate = place.certificates / "server.pem"
@@ -54,8 +54,8 @@ def of_coordinator(place: Coordinator) -> Facts:
 
 
 def of_party(party: Party) -> Facts:
-    """How a party does: whether its node is up, what it answered last, and how much of its budget is left."""
-    up, last = listens("127.0.0.1", party.node.port), last_letter(party.folder / "requests.log")
+    """A party's health: whether its node is up, what it answered last, and how much of its budget is left."""
+    up, last = reachable("127.0.0.1", party.node.port), last_letter(party.folder / "requests.log")
     letter: Facts = {key: last[key] for key in LETTER if key in last}
     facts: Facts = {"role": "party", "party": party.number, "listening": up, "last": letter or None}
     facts["locked"] = locked(party.ledger)
@@ -69,9 +69,9 @@ def of_party(party: Party) -> Facts:
 
 
 def locked(ledger: Path) -> bool:
-    """Whether a ledger releases nothing until its steward decides. It is looked at and not changed.
+    """Whether a ledger releases nothing until its steward decides. The ledger is not changed by this look.
 
-    It lacks what its anchor knows, a step failed, or a step was under way and its process is gone.
+    It is locked if it lacks what its anchor knows, if a step failed, or if the process of a step is gone.
     """
     try:
         anchor = AnchorFile(ledger).read()
@@ -89,7 +89,7 @@ def locked(ledger: Path) -> bool:
                 return True
             begun = "intents" in tables and db.execute("SELECT count(*) FROM intents").fetchone()[0]
         return bool(begun) and not at_work(ledger)
-    except LedgerError:  # it cannot be read, and then releases nothing either
+    except LedgerError:  # a ledger that cannot be read releases nothing either
         return True
 
 
@@ -109,19 +109,6 @@ def common(folder: Path, facts: Facts, certificate: Path) -> Facts:
     return facts
 
 
-def is_table(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def as_table(path: Path) -> Facts:
-    """A file of JSON; empty if there is none, or it is something else."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def last_letter(path: Path) -> Facts:
     """The last line about a letter in a party's log; empty if there is none near its end."""
     try:
@@ -132,18 +119,10 @@ def last_letter(path: Path) -> Facts:
         return {}
     for line in reversed(lines):
         with suppress(ValueError):
-            found = json.loads(line)
-            if isinstance(found, dict) and "outcome" in found:
-                return found
+            letter = json.loads(line)
+            if isinstance(letter, dict) and "outcome" in letter:
+                return letter
     return {}
-
-
-def seconds_since(at: object) -> float:
-    """Seconds since a time with its zone; for ever, if it is none."""
-    try:
-        return time.time() - datetime.fromisoformat(str(at)).timestamp()
-    except ValueError:
-        return float("inf")
 
 
 def as_metrics(facts: Facts) -> str:
@@ -192,16 +171,16 @@ def serve(port: int, facts: Callable[[], Facts]) -> ThreadingHTTPServer:
     """Answer GET /healthz on 127.0.0.1, in a thread: 200 if all is well, else 503, with the facts as JSON."""
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = 5  # seconds that somebody may take to ask
+        timeout = 5  # seconds that a request may take
         server_version, sys_version = "privadmm", ""
 
         def do_GET(self) -> None:
             if self.path != "/healthz":
                 self.send_error(404)
                 return
-            found = facts()
-            body = json.dumps(found).encode() + b"\n"
-            self.send_response(200 if found["healthy"] else 503)
+            status = facts()
+            body = json.dumps(status).encode() + b"\n"
+            self.send_response(200 if status["healthy"] else 503)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -2,7 +2,7 @@
 
 A rehearsal also has every party join, with its share of the config's records, split as a run in process splits them:
 the same simulation seed gives the same transcript, bit for bit. Sparse records go into libsvm files and dense rows into
-npz, so that a party stores what it reads as the run in process does.
+npz, so that a party stores the records that it reads as a run in process stores them.
 """
 
 import csv
@@ -87,7 +87,7 @@ class Made:
 
 
 def weak_delta(job: Job, policy: PolicyTable) -> str | None:
-    """The warning of a delta that promises nothing about the job's records, or, while nobody said how many, of many."""
+    """The warning of a delta that promises nothing about the job's records; if their number is unknown, about many."""
     try:
         return job.weak_delta()
     except UndeclaredError:
@@ -96,11 +96,11 @@ def weak_delta(job: Job, policy: PolicyTable) -> str | None:
 
 @dataclass(frozen=True)
 class Shares:
-    """A job, and what each party holds of its records."""
+    """A job, and the share of its records that each party holds."""
 
     config: Config  # the job over the files below
-    files: list[tuple[str, Any]]  # of each party: its file's name, and the content; None: the party puts it there
-    sizes: list[int]  # records of each party; empty if not known
+    files: list[tuple[str, Any]]  # for each party its file's name and content; None: the party brings the content
+    sizes: list[int]  # the parties' numbers of records; empty if not known
     labels: Any = None  # the coordinator's, where parties hold columns
 
 
@@ -110,7 +110,7 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool, lis
         raise ConfigError(f"{folder}: is not empty; name another directory for the federation")
     check_seed(config)
     shares = split(config) if rehearse else awaited(config)
-    # What a job costs may depend on the sizes. A job that is impossible fails here, and not at the parties.
+    # The cost may depend on the sizes. An impossible job fails here, and not at the parties.
     job = replace(shares.config, parties=replace(shares.config.parties, sizes=tuple(shares.sizes) or None))
     asked = expected(job)
     policies = [proposed_policy(config, shares.config, number) for number in range(len(shares.files))]
@@ -143,7 +143,7 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool, lis
 
 
 def settle(place: Coordinator, host: str, port: int, listen: str) -> None:
-    """Write where the SuperLink listens, under which name parties reach it, and where its own processes do."""
+    """Write where the SuperLink listens, and where parties and the coordinator's own processes reach it."""
     values = {"host": host, "listen": listen, "federation": secrets.token_hex(16)}
     text = SETTINGS.format(port=port, **{key: json.dumps(value) for key, value in values.items()})
     write_text(place.settings, text)
@@ -151,7 +151,7 @@ def settle(place: Coordinator, host: str, port: int, listen: str) -> None:
 
 
 def rehearsed(place: Coordinator, shares: Shares, invitations: Sequence[Path]) -> list[Party]:
-    """All parties in this place: each joins with its records, is admitted, pins the others and makes its ledger."""
+    """Make all parties in this folder: each joins with its records, is admitted, pins the others, makes its ledger."""
     folders = []
     for path, (name, content) in zip(invitations, shares.files, strict=True):
         folder = place.folder.parent / path.stem
@@ -166,7 +166,7 @@ def rehearsed(place: Coordinator, shares: Shares, invitations: Sequence[Path]) -
 
 
 def awaited(config: Config) -> Shares:
-    """The job without records: each party puts its own file there."""
+    """The job without records: each party brings its own file."""
     plain, count = neutral(config), parties_of(config)
     if plain.parties.split == "features":
         plain = replace(plain, data=replace(plain.data, source=LABELS))
@@ -202,7 +202,7 @@ def split_rows(config: Config) -> Shares:
 
 
 def split_columns(config: Config) -> Shares:
-    """Ids are row numbers, padded with zeros so that people keep their order."""
+    """Split columns. People's ids are row numbers, padded with zeros so that people keep their order."""
     if config.parties.files is not None:
         records, groups = build_columns.aligned(config)
         classes = config.data.classes
@@ -225,13 +225,13 @@ def split_columns(config: Config) -> Shares:
 
 
 def encoded(config: Config, parties: int, data: dict[str, Any]) -> Config:
-    """The job over files that hold encoded features, which need no schema any more."""
+    """The job over files of encoded features, which need no schema any more."""
     plain = neutral(replace(config, parties=replace(config.parties, count=parties)))
     return replace(plain, data=replace(plain.data, schema=None, encoding="minmax", on_bad="refuse", **data))
 
 
 def declared_labels(y: Any, classes: tuple[Any, Any] | None) -> Any:
-    """Labels -1 and 1 as a file of the declared classes has them."""
+    """Labels -1 and 1 written as the declared classes."""
     return y if classes is None else np.where(y > 0, np.array(classes[1]), np.array(classes[0]))
 
 

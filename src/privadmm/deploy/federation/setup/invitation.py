@@ -1,10 +1,10 @@
-"""Files that travel between a coordinator and its parties. They hold public things only.
+"""Files that travel between a coordinator and its parties. Nothing in them is secret.
 
     invitation   coordinator to party: its number, the SuperLink's address and authority, the job, a proposed policy
     reply        party to coordinator: its number, name and public key, signed with that key
     peers.toml   coordinator to all parties: everybody's replies, and the authority's certificate
 
-A reply is a peers.toml of one party, so both are read alike, and may as well go from party to party.
+A reply is a peers.toml of one party: both are read alike, and parties may also send them to one another.
 """
 
 import json
@@ -17,17 +17,17 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 
 from privadmm import __version__
-from privadmm.config.reader import Lines, Report, load, read_table
+from privadmm.config.reader import Lines, Report, load
 from privadmm.config.rules import NAME
 from privadmm.config.sections import DataTable
 from privadmm.deploy.federation.keys import certificate_fingerprint, fingerprint, need_public_key
 from privadmm.deploy.federation.layout import host_and_port
-from privadmm.deploy.federation.party import CALLED, PolicyTable
+from privadmm.deploy.federation.party import CALLED, PolicyTable, check_sections, made
 from privadmm.deploy.federation.proposal import section
 from privadmm.deploy.federation.setup.mistaken import need_kind
 from privadmm.deploy.federation.signing import seal, sealed
 from privadmm.errors import ConfigError
-from privadmm.params import BAD, Doc, fields_of
+from privadmm.params import Doc
 
 INVITATION = """# Invitation to be party {number} of {parties}. It holds nothing secret. At the party:
 #   privadmm federation join {file} --out party-{number} --records data.csv --name "Who we are"
@@ -43,7 +43,7 @@ REPLIES = """# Public keys of parties, each signed by its owner. At the coordina
 
 @dataclass(frozen=True)
 class InvitationTable:
-    """What an invitation says besides [data] and [policy]."""
+    """The section [invitation]; beside it are [data] and [policy]."""
 
     party: Annotated[int, Ge(0), Doc("the number of the party that is invited")]
     parties: Annotated[int, Ge(1), Doc("how many the federation has")]
@@ -81,7 +81,7 @@ class Invitation:
 
 @dataclass(frozen=True)
 class Reply:
-    """Who a party is: what it signs with its own key, and, if the key is a new one, with the one before."""
+    """Who a party is, signed with its key and, if that is new, with the key before it."""
 
     party: Annotated[int, Ge(0), Doc("its number")]
     federation: Annotated[str, NAME, Doc("as the invitation has it")]
@@ -102,7 +102,7 @@ class Reply:
         return json.dumps(["privadmm reply, version 1", *who, self.key, self.replaces]).encode()
 
     def vouched_by(self, key: bytes) -> bool:
-        """Whether the holder of an earlier key says that this one is in its place."""
+        """Whether the holder of an earlier key signed that this key replaces it."""
         same = self.replaces is not None and self.replaces.split()[:2] == key.decode().split()[:2]
         return same and self.vouched is not None and sealed(key, self.content(), self.vouched)
 
@@ -142,7 +142,9 @@ class Peers:
     def written(self, file: str) -> str:
         """Text of the file."""
         tables = [] if self.authority is None else [table("authority", vars(self.authority))]
-        tables += [table("party", vars(one), "[[{}]]") for one in sorted(self.replies, key=lambda one: one.party)]
+        tables += [
+            table("party", vars(reply), "[[{}]]") for reply in sorted(self.replies, key=lambda reply: reply.party)
+        ]
         return REPLIES.format(file=file) + "\n" + "\n\n".join(tables) + "\n"
 
 
@@ -162,15 +164,14 @@ def read_invitation(path: Path) -> Invitation:
     text, raw = load(path)
     report = Report(str(path), Lines(text))
     kinds: Mapping[str, type[Any]] = {"invitation": InvitationTable, "data": DataTable, "policy": PolicyTable}
-    for name in raw.keys() - kinds.keys():
-        report.add((name,), "unknown section", ", ".join(f"[{known}]" for known in kinds))
+    check_sections(raw, kinds, report)
     tables = [made(kind, raw.get(name, {}), (name,), report) for name, kind in kinds.items()]
     report.check()
     invitation = Invitation(*tables)
     facts = invitation.facts
     need_plain(path, facts.superlink, facts.federation, facts.privadmm, facts.flower)
     host_and_port(facts.superlink, f"{path}: [invitation] superlink")
-    # Which file of the party's machine is read is not for others to say.
+    # The coordinator must not choose which file of the party's machine is read.
     source = invitation.data.source
     if Path(source).name != source or invitation.data.embedded or names_a_schema(path, facts.job):
         raise ConfigError(f"{path}: names a file of somebody's machine, in [data] source or in the job's schema")
@@ -184,7 +185,7 @@ def read_invitation(path: Path) -> Invitation:
 
 
 def short(federation: str) -> str:
-    """The beginning of a federation's name, by which people tell it from others."""
+    """The start of a federation's name, enough for people to tell it from others."""
     return repr(federation[:8]) if federation.isalnum() else "one without a name"
 
 
@@ -198,14 +199,14 @@ def names_a_schema(where: object, job: str) -> bool:
 
 
 def need_plain(where: object, *texts: str) -> None:
-    """Refuse texts of others that do more to a terminal than be read."""
+    """Refuse texts with control characters, which could do something to a terminal."""
     if not all(text.isprintable() for text in texts):
         raise ConfigError(f"{where}: has control characters where a word belongs")
 
 
 def read_peers(paths: Sequence[Path], federation: str | None) -> Peers:
-    """Read files of replies and check who signed them. Of a party that is in several, all say the same."""
-    found, authority = dict[int, Reply](), None
+    """Read files of replies and check their signatures. Replies of one party in several files must be the same."""
+    known, authority = dict[int, Reply](), None
     for path in paths:
         need_kind(path, "replies")
         text, raw = load(path)
@@ -221,20 +222,15 @@ def read_peers(paths: Sequence[Path], federation: str | None) -> Peers:
         report.check()
         for reply in replies:
             reply.check(path, federation)
-            if found.setdefault(reply.party, reply) != reply:
+            if known.setdefault(reply.party, reply) != reply:
                 raise ConfigError(f"{path}: has another reply of party {reply.party} than a file before it")
-    if not found and authority is None:
+    if not known and authority is None:
         raise ConfigError(f"{', '.join(map(str, paths))}: no reply of a party in it")
-    return Peers(tuple(found.values()), authority)
-
-
-def made(kind: type[Any], raw: object, at: tuple[str, ...], report: Report) -> Any:
-    values = read_table(fields_of(kind), raw, at, report)
-    return BAD if values is None else kind(**values)
+    return Peers(tuple(known.values()), authority)
 
 
 def table(name: str, values: Mapping[str, Any], header: str = "[{}]") -> str:
-    """A table as TOML, texts of several lines as they are."""
+    """A table as TOML; texts of several lines keep their lines."""
     lines = [f"{key} = {_value(value)}" for key, value in values.items() if value is not None]
     return "\n".join([header.format(name), *lines])
 

@@ -20,7 +20,7 @@ from privadmm.config.sections import DataTable
 from privadmm.data.arrays import digest
 from privadmm.data.files import write_text
 from privadmm.deploy.federation.desk.peers import key_in
-from privadmm.deploy.federation.desk.records import PUBLIC, announce, bound_of, own_columns, own_rows
+from privadmm.deploy.federation.desk.records import PUBLIC, announce, bound_of, own_records
 from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.layout import FLOWER, Coordinator
 from privadmm.deploy.federation.party import FILE, PEERS, NodeTable, Party, PartyTable, PolicyTable
@@ -72,7 +72,7 @@ def invite(place: Coordinator, number: int, job: Config, policy: PolicyTable, so
         parties,
         reached.federation,
         reached.address,
-        # On machines of their own all could take the same port; in a rehearsal they share one.
+        # On machines of their own all could take the same port; in a rehearsal they share a machine.
         reached.port + 1 + number,
         __version__,
         FLOWER,
@@ -80,7 +80,7 @@ def invite(place: Coordinator, number: int, job: Config, policy: PolicyTable, so
         place.job.read_text(encoding="utf-8"),
         job.privacy is not None and job.privacy.sum == "secure",
     )
-    # A share that is held out is the party's own affair, and the default is not worth a line.
+    # The held-out share is each party's own choice: the default is not written into the invitation.
     data = replace(job.data, source=source, test_fraction=0.2)
     path = place.invitations / f"party-{number}.toml"
     place.invitations.mkdir(exist_ok=True)
@@ -89,12 +89,12 @@ def invite(place: Coordinator, number: int, job: Config, policy: PolicyTable, so
 
 
 def own_file(config: Config) -> str:
-    """The name that a party's records have, unless it says otherwise."""
+    """The default name of a party's file of records."""
     return "data.csv" if config.parties.split == "features" or config.data.label is not None else "data.npz"
 
 
 def proposed_policy(config: Config, job: Config, number: int) -> PolicyTable:
-    """A policy that lets this job through once, or as often as the `config` it was made from has a budget for."""
+    """A policy that allows this job once, or as often as the budget in the original `config` pays for."""
     count, bounds = parties_of(job), job.parties.row_bounds
     values: dict[str, Any] = {
         "mode": job.run.mode,
@@ -155,7 +155,7 @@ def join(
 
 
 def from_folder(source: Path, folder: Path) -> str:
-    """How party.toml names a file: from the party's directory if it is in there, else by its whole path."""
+    """How party.toml names a file: relative to the party's directory if it is inside, else by its whole path."""
     whole = source.absolute()
     return str(whole.relative_to(folder.absolute()) if whole.is_relative_to(folder.absolute()) else whole)
 
@@ -167,9 +167,7 @@ def counted(folder: Path, invitation: Invitation, data: DataTable) -> int:
     party = Party(folder, PartyTable(facts.party, 1), data, invitation.policy, node, Limits())
     own, bound = replace(config, data=data), bound_of(party, config)
     try:
-        if config.parties.split == "features":
-            return own_columns(party, own, parties_of(config), bound).records
-        return own_rows(party, own, bound).records
+        return own_records(party, own, parties_of(config), bound).records
     except Exception as error:
         raise DataError(
             f"{party.source}: cannot be read as the invitation's [data] declares, and nothing was made: {error}. Agree "
@@ -193,7 +191,7 @@ def described(invitation: Invitation, data: DataTable, records: int | None, name
 
 
 def policy_section(policy: PolicyTable) -> str:
-    """A policy as TOML. What a steward decides is spelt out, also where it is the default."""
+    """A policy as TOML. The keys that a steward decides are written out even where they have their defaults."""
     shown = ("mode", "algorithms", "row_bound", "epsilon", "delta", "adjacency", "label_epsilon")
     values = {key: getattr(policy, key) for key in (*shown, "colluding", "fewest")}
     lines = [f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None]
@@ -204,7 +202,7 @@ def policy_section(policy: PolicyTable) -> str:
 
 
 def with_ledger(folder: Path, anew: str | None = None) -> Party:
-    """Make the ledger of a party, with the policy in its party.toml; `anew`: why, if its records have had one."""
+    """Make the ledger of a party, with the policy in its party.toml; `anew`: why its records get another ledger."""
     party = read_party(folder)
     if party.ledger.exists():
         raise ConfigError(
@@ -212,15 +210,15 @@ def with_ledger(folder: Path, anew: str | None = None) -> Party:
         )
     kit.for_party(party)
     told_of_records(party)
-    # A note that is there already counts also where none could be written.
+    # A note that is there counts even where none could be written.
     new_ledger(party.ledger, (party.number,), party.fixed, party.policy.mode, party.source, anew, notable(party))
     return party
 
 
 def need_ledger(party: Party) -> None:
-    """Refuse to go on without the party's ledger: one that was never made, or one that is lost.
+    """Refuse to go on without the party's ledger, whether it was never made or is lost.
 
-    A lost ledger must not be made again in passing: an empty one forgets what was spent.
+    A lost ledger must not simply be made again: an empty one forgets what was spent.
     """
     if identity_of(party.ledger) is not None:
         return
@@ -236,7 +234,7 @@ def need_ledger(party: Party) -> None:
 
 
 def told_of_records(party: Party) -> None:
-    """Put on file what everybody may know of the records, if they are there; `check` says what is wrong with them."""
+    """Put the public facts about the records on file, if there are records; errors are left to `check`."""
     known = (party.folder / PUBLIC).is_file()
     if not known and party.source.is_file() and (party.folder / PROPOSED).is_file():
         with suppress(PrivadmmError):
@@ -244,12 +242,12 @@ def told_of_records(party: Party) -> None:
 
 
 def notable(party: Party) -> bool:
-    """Whether a note beside the records can name their ledger: they are there, and so is leave to write."""
+    """Whether a note that names the ledger can be written beside the records."""
     return party.source.exists() and os.access(party.source.parent, os.W_OK)
 
 
 def amended(folder: Path, why: str) -> Party:
-    """Put the policy of party.toml in the place of the ledger's, on record; what was spent stays."""
+    """Replace the ledger's policy by that of party.toml, in a row of the ledger; what was spent stays."""
     party = read_party(folder)
     known = identity_of(party.ledger)
     if known is None:
@@ -266,7 +264,7 @@ def amended(folder: Path, why: str) -> Party:
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to one party's key, at the coordinator or at another party."""
+    """How one party's key changes, at the coordinator or at another party."""
 
     party: int
     name: str
@@ -276,71 +274,67 @@ class Change:
 
 
 def changes(files: dict[int, Path], replies: Sequence[Reply]) -> list[Change]:
-    """Compare replies with the public keys that are there, by party."""
-    found = []
-    for reply in sorted(replies, key=lambda one: one.party):
+    """Compare replies with the public keys in these files, by party."""
+    compared = []
+    for reply in sorted(replies, key=lambda reply: reply.party):
         path, state = files[reply.party], "new"
         if path.is_file():
             if key_in(path) == b" ".join(reply.key.encode().split()[:2]):
                 state = "same"
             else:
                 state = "vouched" if reply.vouched_by(path.read_bytes()) else "replaced"
-        found.append(Change(reply.party, reply.name, reply.fingerprint, state, reply))  # type: ignore[arg-type]
-    return found
+        compared.append(Change(reply.party, reply.name, reply.fingerprint, state, reply))  # type: ignore[arg-type]
+    return compared
 
 
 @dataclass(frozen=True)
 class Admission:
-    """Replies whose keys `admit` would take, for the coordinator's people to look at."""
+    """Replies whose keys `admit` would take; the coordinator's people look at them first."""
 
     place: Coordinator
     replies: tuple[Reply, ...]
     changes: tuple[Change, ...]
 
-    def file_of(self, party: int) -> Path:
-        return self.place.keys / f"party-{party}.pub"
-
 
 def look_at(place: Coordinator, paths: Sequence[Path], replace_keys: bool = False) -> Admission:
     """Compare the public keys in these replies with those that were admitted; nothing is changed.
 
-    A key in the place of another may be taken if the other signed it, or with `replace_keys`: somebody has asked the
-    party.
+    A key may replace another if that one signed it, or with `replace_keys`, after somebody has asked the party.
     """
     parties, federation = parties_of(read(place.job)), place.reached.federation
-    found = read_peers(paths, federation)
-    for reply in found.replies:
+    peers = read_peers(paths, federation)
+    for reply in peers.replies:
         if reply.party >= parties:
             raise ConfigError(
                 f"{paths[0]}: is the reply of party {reply.party}, and {place.job} has {parties}, counted from 0"
             )
-    files = {reply.party: place.keys / f"party-{reply.party}.pub" for reply in found.replies}
-    compared = changes(files, found.replies)
+    files = {reply.party: place.key_of(reply.party) for reply in peers.replies}
+    compared = changes(files, peers.replies)
     if (odd := [change for change in compared if change.state == "replaced"]) and not replace_keys:
         raise ConfigError(
             f"party {odd[0].party} ({odd[0].name}) has another key, {odd[0].fingerprint}, which the one before did not "
             "sign. Ask that party whether it lost its key; then --replace takes it"
         )
     others = [reply for reply in kept_replies(place) if reply.party not in files]
-    check_distinct([*others, *found.replies])
-    return Admission(place, found.replies, tuple(compared))
+    check_distinct([*others, *peers.replies])
+    return Admission(place, peers.replies, tuple(compared))
 
 
-def admit(found: Admission) -> None:
+def admit(admission: Admission) -> None:
     """Take the public keys of these replies, and write peers.toml again."""
-    place = found.place
-    for change in found.changes:
+    place = admission.place
+    for change in admission.changes:
         if change.state in ("vouched", "replaced"):
-            retire(found.file_of(change.party), place.retired)
+            retire(place.key_of(change.party), place.retired)
     place.replies.mkdir(exist_ok=True)
-    for reply in found.replies:
-        write_text(found.file_of(reply.party), reply.key + "\n")
+    for reply in admission.replies:
+        write_text(place.key_of(reply.party), reply.key + "\n")
         write_text(place.replies / f"party-{reply.party}.toml", Peers((reply,)).written(f"party-{reply.party}.toml"))
     write_peers(place)
 
 
 def check_distinct(replies: Sequence[Reply]) -> None:
-    """Refuse one key for two parties: whoever has it could answer for both."""
+    """Refuse the same key for two parties: its holder could answer for both."""
     owners: dict[str, int] = {}
     for reply in replies:
         if owners.setdefault(reply.fingerprint, reply.party) != reply.party:
@@ -349,7 +343,7 @@ def check_distinct(replies: Sequence[Reply]) -> None:
 
 
 def retire(path: Path, folder: Path) -> None:
-    """Move a public key to those that are no longer valid."""
+    """Move a public key into the folder of keys that are no longer valid."""
     folder.mkdir(exist_ok=True)
     mark = digest(key_in(path))[:16]
     path.replace(folder / f"{path.stem}-{mark}.pub")

@@ -1,4 +1,4 @@
-"""Files for whoever operates a coordinator or a party, in kit/ of its directory: they start it and keep it up.
+"""Files for the operator of a coordinator or a party, in kit/ of its directory: they start it and keep it up.
 
     privadmm-superlink.service, privadmm-node.service   for systemd, with as few rights as it needs
     compose.yaml, Dockerfile                            the same in a container
@@ -20,7 +20,7 @@ from privadmm.deploy.federation.layout import Coordinator, dialled
 from privadmm.deploy.federation.party import Party
 
 HEALTH = 9190  # port on 127.0.0.1, in a container of its own
-USER = 10001  # of a container, where root made the files
+USER = 10001  # user id in a container, if root made the files
 UNIT = """# Install: cp {file} /etc/systemd/system/ && systemctl daemon-reload && systemctl enable --now {name}
 # What it prints is in the journal, which rotates it: journalctl -u {name}
 [Unit]
@@ -141,7 +141,7 @@ def written(folder: Path, name: str, what: str, command: list[str], service: dic
     )
     write_text(kit / f"privadmm-{name}.service", unit)
     write_text(kit / "Dockerfile", DOCKERFILE.format(folder=folder, version=__version__, user=uid()))
-    # JSON is YAML, so nothing but the indentation is needed to write it; $ would begin a variable.
+    # JSON is YAML, so only the indentation is added; $ is doubled, since it would begin a variable.
     lines = [f"    {key}: {json.dumps(value).replace('$', '$$')}" for key, value in service.items()]
     head = ["# docker compose -f compose.yaml up -d --build", f"name: privadmm-{name}", "services:", f"  {name}:"]
     write_text(kit / "compose.yaml", "\n".join([*head, *lines]) + "\n")
@@ -150,7 +150,7 @@ def written(folder: Path, name: str, what: str, command: list[str], service: dic
 
 
 def container(folder: Path, command: list[str], records: list[Path]) -> dict[str, Any]:
-    """A service of a compose file: nothing to write to but its own directory, no rights, logs that rotate."""
+    """A service of a compose file: it may write to its own directory only, has no rights, and rotates its logs."""
     look = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{HEALTH}/healthz', timeout=5)"
     return {
         "build": {"context": "."},
@@ -179,7 +179,7 @@ def container(folder: Path, command: list[str], records: list[Path]) -> dict[str
 
 
 def owner() -> str:
-    """The user under whose name the files are; root is not one to run under."""
+    """The user who owns the files, under whom the service runs; in place of root, privadmm."""
     import pwd
 
     try:
@@ -194,11 +194,11 @@ def uid() -> int:
 
 
 def escaped(text: str) -> str:
-    """A text for a unit file, in which % begins a specifier."""
+    """Escape a text for a unit file, in which % begins a specifier."""
     return text.replace("%", "%%").replace("\\", "\\\\").replace("\n", " ")
 
 
 def quoted(word: str) -> str:
-    """A word of a command line in a unit file."""
+    """Quote a word of a command line for a unit file."""
     text = escaped(word).replace("$", "$$").replace('"', '\\"')
     return f'"{text}"' if set(text) & set(" \t\"'\\;#") else text

@@ -1,6 +1,6 @@
-"""Says what a file is that was given in the place of one that travels: an invitation, a reply, or everybody's keys.
+"""Recognises a file that was given by mistake in place of an invitation, a reply, or the keys of all parties.
 
-People send these by mail, and take the wrong one. A file is told by its first bytes, or by its sections.
+People send these by mail, and take the wrong one. A file is recognised by its first bytes, or by its sections.
 """
 
 import tomllib
@@ -35,22 +35,22 @@ TEXT = {
     "{": "a JSON file",
     "<": "a web page, or XML",
 }
-HEAD = 1 << 20  # bytes that are looked at
+HEAD = 1 << 20  # bytes that are read
 
 
 def need_kind(path: Path, wanted: Kind) -> None:
-    """Refuse a file that is known to be something else. One that cannot be told is left to whoever reads it."""
+    """Refuse a file that is recognised as something else; a file that is not recognised is left to its reader."""
     if not path.is_file():
         return
     with path.open("rb") as file:
         head = file.read(HEAD)
-    found, kind = told(head)
-    if found and kind != wanted:
-        raise ConfigError(f"{path}: is {found}; {EXPECTED[wanted]}")
+    description, kind = told(head)
+    if description and kind != wanted:
+        raise ConfigError(f"{path}: is {description}; {EXPECTED[wanted]}")
 
 
 def told(head: bytes) -> tuple[str, Kind | None]:
-    """What a file is, in words, and which of those that travel; no words if it cannot be told."""
+    """What a file is, in words, and its kind if it is one of EXPECTED; no words if it is not recognised."""
     if not head.strip():
         return "empty", None
     for start, words in BINARY.items():
@@ -68,7 +68,7 @@ def told(head: bytes) -> tuple[str, Kind | None]:
     except (ValueError, RecursionError):
         if "[" not in text:
             return "a text that is not TOML" + (", perhaps a table of records" if "," in text else ""), None
-        return "", None  # a file that was cut or changed by hand: whoever reads it names the line
+        return "", None  # a file that was cut or changed by hand: its reader names the line
 
 
 def of_sections(raw: dict[str, Any]) -> tuple[str, Kind | None]:

@@ -28,7 +28,7 @@ NOT_YET, EXPIRED, OTHER_HOST = 9, 10, {62, 64}
 
 @dataclass(frozen=True)
 class Finding:
-    """Outcome of one check. A note is no fault: somebody else is not there yet, or it was not asked for."""
+    """Outcome of one check. A note is no fault: another side is not there yet, say, or a check was not asked for."""
 
     what: str
     state: Literal["good", "note", "bad"]
@@ -36,8 +36,8 @@ class Finding:
     fix: str = ""
 
 
-class Noted(Exception):  # noqa: N818  what it says is no fault
-    """Raised by a check for what somebody should know, though nothing is wrong."""
+class Noted(Exception):  # noqa: N818  it reports no fault
+    """Raised by a check to report something that is not wrong."""
 
     def __init__(self, said: str, fix: str = "") -> None:
         super().__init__(said)
@@ -53,7 +53,7 @@ class FaultError(ConfigError):
 
 
 def looked(what: str, look: Callable[[], str], fix: str = "") -> Finding:
-    """Run one check, which returns what is good or raises an error; `fix` says what to do where the error does not."""
+    """Run one check, which returns good news or raises an error; `fix` is for errors that bring no fix."""
     try:
         return Finding(what, "good", look())
     except Noted as note:
@@ -77,7 +77,7 @@ def flower() -> str:
 
 
 def versions(others: Iterable[tuple[str, str]]) -> str:
-    """Own versions. Others are given by name and version as they were last told, which may be long ago."""
+    """The versions here; noted if `others`, by name, had another privadmm when they last told, maybe long ago."""
     own = f"privadmm {__version__}, Python {'.'.join(map(str, sys.version_info[:3]))}"
     if odd := [f"{name} had {version}" for name, version in others if version != __version__]:
         raise Noted(
@@ -90,7 +90,7 @@ def versions(others: Iterable[tuple[str, str]]) -> str:
 def certificate(
     path: Path, rotate: str, ca: Path | None = None, key: Path | None = None, host: str | None = None
 ) -> str:
-    """A certificate that is good for a while; `rotate` says how to get another."""
+    """Check that a certificate is good, and for a while; `rotate` says how to get another."""
     try:
         said = check_certificate(path, ca, key, host)
     except ConfigError as error:
@@ -101,7 +101,7 @@ def certificate(
 
 
 def answers(address: str, ca: Path, where: str) -> tuple[str, float | None]:
-    """See that a SuperLink answers at HOST:PORT with a good certificate; and how far its clock is ahead, if it says."""
+    """Check that a SuperLink answers at HOST:PORT with a good certificate; also returns how far its clock is ahead."""
     host, port = host_and_port(address, where)
     name = host.strip("[]")
     try:
@@ -128,7 +128,7 @@ def answers(address: str, ca: Path, where: str) -> tuple[str, float | None]:
 
 
 def refused_certificate(address: str, host: str, error: ssl.SSLCertVerificationError) -> FaultError:
-    """What is wrong with the certificate that was shown, and who mends it."""
+    """What is wrong with the certificate that was shown, and who can mend it."""
     now = f"{datetime.now(UTC):%F %R} UTC by this machine's clock"
     if error.verify_code in OTHER_HOST:
         return FaultError(
@@ -161,7 +161,7 @@ def unreachable(error: OSError, host: str, port: int) -> str:
 
 
 def clock_of(secure: ssl.SSLSocket, host: str) -> float | None:
-    """Seconds that the clock of an HTTP server is ahead of this one; None if it does not tell."""
+    """Seconds by which the clock of an HTTP server is ahead of this one; None if it tells no time."""
     try:
         secure.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         said = secure.recv(4096).decode("latin-1")
@@ -172,7 +172,7 @@ def clock_of(secure: ssl.SSLSocket, host: str) -> float | None:
 
 
 def clock(ahead: float | None) -> str:
-    """Whether this machine's clock is that of the SuperLink, within what Flower allows."""
+    """Check that this machine's clock agrees with the SuperLink's, within Flower's limits."""
     now = f"it is {datetime.now(UTC):%F %T} UTC by this machine's clock"
     if ahead is None:
         raise Noted(f"{now}; the SuperLink's was not asked")
@@ -197,7 +197,7 @@ def disk(folder: Path) -> str:
 
 
 def permissions(folder: Path, names: Iterable[str]) -> str:
-    """Refuse a directory, or secret files in it, that others than their owner may read."""
+    """Refuse a directory, or secret files in it, that somebody besides the owner may read."""
     paths = [folder, *(folder / name for name in names)]
     open_ones = [path for path in paths if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077]
     if open_ones:
@@ -207,7 +207,7 @@ def permissions(folder: Path, names: Iterable[str]) -> str:
 
 
 def port(host: str, number: int, folder: Path, setting: str) -> str:
-    """Whether a port is free, or taken by this directory's own process."""
+    """Check that a port is free, or taken by this directory's own process."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     own = running(folder)
     try:

@@ -1,6 +1,6 @@
-"""The steward's page as HTML. Every value goes through `text`: what is asked for was written by whoever asks.
+"""The steward's page as HTML. Every value goes through `text`: a proposal's texts come from whoever asks.
 
-It can be read without its script; to decide it needs that, or the command line.
+It can be read without its script; decisions need the script, or the command line.
 """
 
 import re
@@ -25,7 +25,7 @@ STATES = {
 
 
 def text(value: object, lines: bool = False) -> str:
-    """A value as text of a page or of an attribute, whatever it holds."""
+    """Escape any value, for the text of a page or for an attribute."""
     return escape(plain(value, lines), quote=True)
 
 
@@ -38,8 +38,8 @@ def time(moment: str) -> str:
 
 
 def sentence(value: object) -> str:
-    """A sentence as HTML, in which a long fingerprint may go on in the next line, after any of its colons."""
-    return FINGERPRINT.sub(lambda found: f"<code>{found[0].replace(':', ':<wbr>')}</code>", text(value))
+    """A sentence as HTML, in which a long fingerprint may be broken after each of its colons."""
+    return FINGERPRINT.sub(lambda match: f"<code>{match[0].replace(':', ':<wbr>')}</code>", text(value))
 
 
 def framed(title: str, body: str, root: str, mark: str) -> str:
@@ -71,7 +71,7 @@ def framed(title: str, body: str, root: str, mark: str) -> str:
 def overview(parties: Sequence[Facts], mark: str) -> str:
     """All parties: budget, what waits, what was decided, jobs."""
     sections = "\n".join(party(place, facts) for place, facts in enumerate(parties))
-    count = sum(one["state"] == "waiting" for facts in parties for one in facts["proposals"])
+    count = sum(entry["state"] == "waiting" for facts in parties for entry in facts["proposals"])
     nothing = "Nothing waits for you"
     if any(facts["hidden"] for facts in parties):
         nothing = "A ledger cannot be opened"
@@ -81,8 +81,8 @@ def overview(parties: Sequence[Facts], mark: str) -> str:
 
 def party(place: int, facts: Facts) -> str:
     """One party's part of the overview."""
-    waiting = [one for one in facts["proposals"] if one["state"] == "waiting"]
-    rest = [one for one in reversed(facts["proposals"]) if one["state"] != "waiting"]
+    waiting = [entry for entry in facts["proposals"] if entry["state"] == "waiting"]
+    rest = [entry for entry in reversed(facts["proposals"]) if entry["state"] != "waiting"]
     parts = [
         # Parties of two federations may have the same name: the directory tells them apart.
         f'<section aria-labelledby="party-{place} folder-{place}">',
@@ -94,11 +94,9 @@ def party(place: int, facts: Facts) -> str:
         money(facts["budget"], facts["hidden"]),
         "<h3>Proposals</h3>",
         asked(facts["approve"], waiting, facts["hidden"]),
-        *(card(place, one) for one in waiting),
+        *(card(place, entry) for entry in waiting),
         table(
-            "Decided before",
-            ("Proposal", "State", "Since", "Until", "Why"),
-            [decided(place, one) for one in rest],
+            "Decided before", ("Proposal", "State", "Since", "Until", "Why"), [decided(place, entry) for entry in rest]
         ),
         table("Jobs", JOB_COLUMNS, map(job, facts["jobs"][::-1])),
         refused(facts["refusals"], facts["hidden"]),
@@ -151,47 +149,49 @@ def money(budget: Facts | None, hidden: str | None) -> str:
     )
 
 
-def card(place: int, one: Facts) -> str:
+def card(place: int, entry: Facts) -> str:
     """A proposal that waits, in a few lines."""
-    link = f"proposal/{place}/{one['digest']}"
-    if "algorithm" not in one:
+    link = f"proposal/{place}/{entry['digest']}"
+    if "algorithm" not in entry:
         about = "It cannot be read."
     else:
-        cost = "no epsilon can be given" if one["epsilon"] is None else f"epsilon {printed(one['epsilon'])}"
-        rest = "" if one["left_after"] is None else f", and leaves {left(one['left_after'])}"
+        cost = "no epsilon can be given" if entry["epsilon"] is None else f"epsilon {printed(entry['epsilon'])}"
+        rest = "" if entry["left_after"] is None else f", and leaves {left(entry['left_after'])}"
         about = (
-            f"{asks(one)}{one['algorithm']} among {one['parties']} parties, {one['rounds']:,} rounds, "
-            f"{one['releases']:,} releases. It costs {cost}{rest}."
+            f"{asks(entry)}{entry['algorithm']} among {entry['parties']} parties, {entry['rounds']:,} rounds, "
+            f"{entry['releases']:,} releases. It costs {cost}{rest}."
         )
     return (
         f'<article class="card"><p><strong>{text(about)}</strong></p>'
-        f'<p class="quiet">Asked for since {time(one["first"])}, last {time(one["last"])}. Code '
-        f"<code>{text(one['code'])}</code></p>{alarm(one['problem'])}"
+        f'<p class="quiet">Asked for since {time(entry["first"])}, last {time(entry["last"])}. Code '
+        f"<code>{text(entry['code'])}</code></p>{alarm(entry['problem'])}"
         f'<p><a class="button" href="{link}">Look at it and decide</a></p></article>'
     )
 
 
-def asks(one: Facts) -> str:
+def asks(entry: Facts) -> str:
     """Who asks, and what for, in the words of whoever sent the proposal."""
-    who = one["requester"] and f"“{one['requester']}” asks"
-    what = one["purpose"] and f"“{one['purpose']}”"
+    who = entry["requester"] and f"“{entry['requester']}” asks"
+    what = entry["purpose"] and f"“{entry['purpose']}”"
     return f"{' for '.join(filter(None, [who, what]))}: " if who or what else ""
 
 
-def decided(place: int, one: Facts) -> tuple[str, ...]:
-    said = one["decided"] or {"at": "", "until": "", "why": ""}
-    link = f'<a href="proposal/{place}/{one["digest"]}"><code>{text(one["code"][:14])}…</code></a>'
-    return link, text(STATES[one["state"]]), time(said["at"]), time(said["until"]), text(said["why"])
+def decided(place: int, entry: Facts) -> tuple[str, ...]:
+    said = entry["decided"] or {"at": "", "until": "", "why": ""}
+    link = f'<a href="proposal/{place}/{entry["digest"]}"><code>{text(entry["code"][:14])}…</code></a>'
+    return link, text(STATES[entry["state"]]), time(said["at"]), time(said["until"]), text(said["why"])
 
 
-def job(one: Facts) -> tuple[str, ...]:
-    spent, aside = ("-" if one[key] is None else printed(one[key]) for key in ("epsilon_spent", "epsilon_set_aside"))
-    asked = (known(one["purpose"]), known(one["requester"]), time(one["admitted"] or "") or NOT_RECORDED)
-    return f"<code>{text(one['job'])}</code>", text(one["state"]), *asked, str(one["rounds"]), spent, aside
+def job(entry: Facts) -> tuple[str, ...]:
+    spent, aside = (
+        "-" if entry[key] is None else printed(entry[key]) for key in ("epsilon_spent", "epsilon_set_aside")
+    )
+    asked = (known(entry["purpose"]), known(entry["requester"]), time(entry["admitted"] or "") or NOT_RECORDED)
+    return f"<code>{text(entry['job'])}</code>", text(entry["state"]), *asked, str(entry["rounds"]), spent, aside
 
 
 def known(value: object) -> str:
-    """A cell: what was said, in a direction of its own, or that nothing is on record."""
+    """A cell: the value, isolated so that its writing direction changes nothing else, or the words for none."""
     return NOT_RECORDED if value is None else f"<bdi>{text(value)}</bdi>"
 
 
@@ -203,21 +203,21 @@ def refused(rows: Sequence[Facts] | None, hidden: str | None) -> str:
         return f"<h3>Refused</h3><p>{NOT_RECORDED}: the ledger was made by an earlier version.</p>"
     cells = (
         (
-            text(one["kind"]),
-            known(one["why"]),
-            time(one["first"] or "") or NOT_RECORDED,
-            text(one["times"]),
-            known(one["requester"]),
-            known(one["purpose"]),
+            text(refusal["kind"]),
+            known(refusal["why"]),
+            time(refusal["first"] or "") or NOT_RECORDED,
+            text(refusal["times"]),
+            known(refusal["requester"]),
+            known(refusal["purpose"]),
         )
-        for one in reversed(rows)
+        for refusal in reversed(rows)
     )
     return table("Refused", ("Kind", "Why", "First", "Times", "Who asked", "Purpose"), cells)
 
 
 def table(title: str, columns: Sequence[str], rows: Any) -> str:
     """A table of cells that are HTML already; nothing if it has no rows. On a narrow screen each row is a list."""
-    # A browser forgets what a table is where its style makes a list of it, unless the roles are written out.
+    # Styled as a list, a table loses its meaning for screen readers, unless the roles are written out.
     cells = [
         '<tr role="row">'
         + "".join(f'<td role="cell" data-name="{text(n)}">{cell}</td>' for n, cell in zip(columns, row, strict=True))
@@ -234,26 +234,26 @@ def table(title: str, columns: Sequence[str], rows: Any) -> str:
     )
 
 
-def proposal(place: int, owner: Facts, one: Facts, mark: str) -> str:
+def proposal(place: int, owner: Facts, item: Facts, mark: str) -> str:
     """One proposal in plain words, and what to decide."""
-    said = one["decided"]
+    said = item["decided"]
     told = "" if said is None else verdict(said)
-    rows = "\n".join(f"<dt>{text(row['about'])}</dt><dd>{sentence(row['says'])}</dd>" for row in one["sentences"])
+    rows = "\n".join(f"<dt>{text(row['about'])}</dt><dd>{sentence(row['says'])}</dd>" for row in item["sentences"])
     body = f"""<p class="back"><a href="../../">Back to all</a></p>
 <h1>A proposal to {text(owner["name"])}</h1>
-<p><span class="state {text(one["state"])}">{text(STATES[one["state"]])}</span>
-Asked for since {time(one["first"])}, last {time(one["last"])}.</p>
-{told}{alarm(one["problem"])}
+<p><span class="state {text(item["state"])}">{text(STATES[item["state"]])}</span>
+Asked for since {time(item["first"])}, last {time(item["last"])}.</p>
+{told}{alarm(item["problem"])}
 <dl>
 {rows}
-<dt>its code</dt><dd><code>{text(one["code"])}</code>: the coordinator has the same for this proposal, and for no other
+<dt>its code</dt><dd><code>{text(item["code"])}</code>: the coordinator has the same for this proposal, and for no other
 </dd>
-<dt>its job</dt><dd><code>{text(one["job"])}</code></dd>
+<dt>its job</dt><dd><code>{text(item["job"])}</code></dd>
 </dl>
 <details><summary>All that is proposed, as it came</summary>
-<pre tabindex="0">{text(one["text"], lines=True)}</pre></details>
-{decision(place, owner, one)}"""
-    return framed(f"Proposal {one['code'][:9]} to {owner['name']}", body, "../../", mark)
+<pre tabindex="0">{text(item["text"], lines=True)}</pre></details>
+{decision(place, owner, item)}"""
+    return framed(f"Proposal {item['code'][:9]} to {owner['name']}", body, "../../", mark)
 
 
 def verdict(said: Facts) -> str:
@@ -263,16 +263,16 @@ def verdict(said: Facts) -> str:
     return f"<p>{text(what)} at {time(said['at'])}, until {time(said['until'])}.{text(why)}{told}</p>\n"
 
 
-def decision(place: int, owner: Facts, one: Facts) -> str:
-    """Buttons, each with a question; without the script, the commands."""
-    yes = shlex.join(["privadmm", "federation", "approve", owner["directory"], one["code"]])
-    no = shlex.join(["privadmm", "federation", "refuse", owner["directory"], one["code"], "--why", "..."])
-    cost = "" if one.get("epsilon") is None else f" It may spend epsilon {printed(one['epsilon'])}."
+def decision(place: int, owner: Facts, entry: Facts) -> str:
+    """Buttons with a question each; below them the commands, which work without the script."""
+    yes = shlex.join(["privadmm", "federation", "approve", owner["directory"], entry["code"]])
+    no = shlex.join(["privadmm", "federation", "refuse", owner["directory"], entry["code"], "--why", "..."])
+    cost = "" if entry.get("epsilon") is None else f" It may spend epsilon {printed(entry['epsilon'])}."
     button = '<button type="button" class="yes" data-opens="approve">Approve</button>'
-    approve = button if one["problem"] is None else ""
-    again = "Take the approval back" if one["state"] == "approved" else "Refuse"
+    approve = button if entry["problem"] is None else ""
+    again = "Take the approval back" if entry["state"] == "approved" else "Refuse"
     return f"""<div class="decide"><h2>Decide</h2>
-<p class="buttons" id="decide" hidden data-place="{place}" data-digest="{text(one["digest"])}">{approve}
+<p class="buttons" id="decide" hidden data-place="{place}" data-digest="{text(entry["digest"])}">{approve}
 <button type="button" class="no" data-opens="refuse">{again}</button></p>
 <p id="failed" role="alert" hidden></p>
 <p>On the command line:</p>
@@ -280,7 +280,7 @@ def decision(place: int, owner: Facts, one: Facts) -> str:
 <li><code>{text(no)}</code></li></ul></div>
 <dialog id="approve" aria-labelledby="approve-title"><h2 id="approve-title">Approve this proposal?</h2>
 <p>{text(owner["name"])} would take part in exactly this job.{text(cost)} What leaves cannot be taken back.</p>
-<p>Code <code>{text(one["code"])}</code></p>
+<p>Code <code>{text(entry["code"])}</code></p>
 <label>For your register, if you like <input name="why" maxlength="500" autocomplete="off"></label>
 <p class="buttons"><button type="button" class="yes" data-says="yes">Yes, approve</button>
 <button type="button" data-closes>Not now</button></p></dialog>

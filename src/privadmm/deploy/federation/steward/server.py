@@ -1,12 +1,12 @@
 """The steward's page, served to a browser on this machine: docs/decisions/0013-the-stewards-page.md says why so.
 
-Who may ask. The server listens on 127.0.0.1. An address has a random token, drawn when the server starts and kept in
-memory: without it nothing is there. The Host header has to name this server, so that a name which somebody else made
-point to 127.0.0.1 opens nothing. What changes something is a POST of JSON whose Origin is this server, and a request
-that a browser marks as coming from another site is refused. GET changes nothing. There are no cookies.
+Who may ask. The server listens on 127.0.0.1. Every address has a random token, drawn when the server starts and kept in
+memory; without it the answer is 404. The Host header must name this server: another site's name that points to
+127.0.0.1 opens nothing. A change needs a POST of JSON whose Origin is this server; GET changes nothing. A request that
+a browser marks as coming from another site is refused. There are no cookies.
 
-What a page may do. It loads its own style and script, and nothing else; nobody may frame it; nothing is kept by the
-browser. Every text that is not ours is escaped: `page.py`.
+What a page may do. It loads its own style and script, and nothing else; no site may frame it; the browser stores
+nothing. Every text from outside is escaped (page.py).
 """
 
 import hmac
@@ -45,7 +45,7 @@ FILES = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 
 
 class NoAnswerError(Exception):
-    """A request that gets no page: a status, and a sentence."""
+    """Refuses a request, with a status and a sentence."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -70,7 +70,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> set[str]:
-        """What a browser on this machine may call this server."""
+        """The names by which a browser on this machine may reach this server."""
         return {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
 
     @property
@@ -78,7 +78,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.port}/{self.token}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; beyond this many at once, not at all."""
+        """Answer in a thread; beyond AT_ONCE connections, not at all."""
         if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -91,14 +91,14 @@ class Server(ThreadingHTTPServer):
             self._slots.release()
 
     def party(self, place: str) -> Party:
-        """The party of a directory, by its place among those that were given; read again at every look."""
+        """The party of a directory, by the directory's index on the command line; read anew each time."""
         if not (place.isascii() and place.isdigit() and len(place) < 5 and int(place) < len(self.folders)):
             raise NoAnswerError(404, "there is no such party here")
         return read_party(self.folders[int(place)])
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request. The connection is closed behind it."""
+    """Answers one request, then closes the connection."""
 
     server: Server
     timeout = 10  # seconds that somebody may take to ask
@@ -115,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
             status, kind, body = make(self._inside())
         except NoAnswerError as error:
             status, kind, body = error.status, "text/plain", f"{error}\n".encode()
-        except PrivadmmError as error:  # whoever has the token is the steward, who may know all of it
+        except PrivadmmError as error:  # whoever has the token is the steward, who may see everything
             status, kind = STATUS.get(error.exit_code, 500), "application/json"
             body = as_json({"error": type(error).__name__, "message": words.plain(error)})
         except Exception as error:
@@ -124,12 +124,12 @@ class Handler(BaseHTTPRequestHandler):
         self._send(status, kind, body)
 
     def _only(self, name: str) -> str | None:
-        """A header that is there once; None if it is missing, or there twice."""
-        found = self.headers.get_all(name, [])
-        return str(found[0]) if len(found) == 1 else None
+        """A header that the request has once; None if it is missing or repeated."""
+        values = self.headers.get_all(name, [])
+        return str(values[0]) if len(values) == 1 else None
 
     def _inside(self) -> list[str]:
-        """The parts of the address behind the token, of a request that may be answered."""
+        """The parts of the address behind the token; an error unless the request may be answered."""
         if self._only("Host") not in self.server.hosts:
             raise NoAnswerError(421, "this server has another name")
         site = self.headers.get_all("Sec-Fetch-Site", [])
@@ -150,8 +150,8 @@ class Handler(BaseHTTPRequestHandler):
                 entry = Proposals(party).entry(digest)
                 if entry is None:
                     raise NoAnswerError(404, "this proposal is not here any more")
-                found = page.proposal(int(place), words.standing(party), words.whole(party, entry), self._mark())
-                return 200, "text/html", found.encode()
+                html = page.proposal(int(place), words.standing(party), words.whole(party, entry), self._mark())
+                return 200, "text/html", html.encode()
             case ["mark"]:
                 return 200, "application/json", as_json({"mark": self._mark()})
             case [name] if name in FILES:
@@ -162,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
         return words.mark([self.server.party(str(place)) for place in range(len(self.server.folders))])
 
     def _decide(self, parts: list[str]) -> tuple[int, str, bytes]:
-        """Put a decision down. It names the proposal by its digest, and no other."""
+        """Record a decision, which names its proposal by the whole digest."""
         if self._only("Origin") != f"http://{self._only('Host')}":
             raise NoAnswerError(403, "another site may not ask for this")
         if parts != ["decide"]:
@@ -170,14 +170,14 @@ class Handler(BaseHTTPRequestHandler):
         asked = self._sent()
         place, digest, why = (asked.get(key) for key in ("place", "digest", "why"))
         approve, tell = asked.get("approve"), asked.get("tell")
-        texts = all(isinstance(one, str) for one in (place, digest, why))
+        texts = all(isinstance(value, str) for value in (place, digest, why))
         if not texts or not isinstance(approve, bool) or not isinstance(tell, bool):
             raise NoAnswerError(400, "a decision has place, digest and why as texts, approve and tell as yes or no")
         if not DIGEST.fullmatch(str(digest)):
             raise NoAnswerError(400, "a decision names a proposal by its whole digest")
         with self.server.deciding:
-            found = words.decide(self.server.party(str(place)), str(digest), approve, str(why), tell)
-        return 200, "application/json", as_json(found)
+            result = words.decide(self.server.party(str(place)), str(digest), approve, str(why), tell)
+        return 200, "application/json", as_json(result)
 
     def _sent(self) -> dict[str, Any]:
         length = self._only("Content-Length") or ""
@@ -188,12 +188,12 @@ class Handler(BaseHTTPRequestHandler):
         if self._only("Content-Type") != "application/json":
             raise NoAnswerError(415, "send JSON")
         try:
-            found = json.loads(self.rfile.read(int(length)))
+            table = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            table = None
+        if not isinstance(table, dict):
             raise NoAnswerError(400, "send a table of JSON")
-        return found
+        return table
 
     def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
@@ -201,24 +201,24 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
-        with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has gone
+        with suppress(BrokenPipeError, ConnectionResetError):  # the browser has gone
             self.end_headers()
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library says of a request that it cannot read, under our own headers."""
+        """Answer a request that the standard library cannot read; with our own headers."""
         self._send(code, "text/plain", b"this request cannot be answered\n")
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: an address has the token."""
+        """Log nothing: an address has the token."""
 
 
-def as_json(found: Any) -> bytes:
-    return json.dumps(found).encode() + b"\n"
+def as_json(content: Any) -> bytes:
+    return json.dumps(content).encode() + b"\n"
 
 
 def serve(folders: Sequence[Path], port: int = 0) -> Server:
-    """The page's server, listening; `serve_forever` answers."""
+    """Make the page's server, which listens; `serve_forever` makes it answer."""
     try:
         return Server(folders, port)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""A party's budget, jobs and proposals, as its steward reads them. Facts come as data; sentences are made of them here.
+"""A party's budget, jobs and proposals for its steward: the facts as data, and sentences made from them.
 
-Nothing here reads a record. Every text of a proposal was written by whoever asks: `plain` takes out of it what could
-move a cursor, or turn the direction in which it is read.
+Nothing here reads a record. Every text of a proposal was written by whoever asks: `plain` spells out characters that
+could move a cursor, or turn the direction of reading.
 """
 
 import math
@@ -50,7 +50,7 @@ def plain(text: object, lines: bool = False) -> str:
 
 
 def standing(party: Party) -> Facts:
-    """The party: its budget, its jobs and all proposals, as data."""
+    """A party's budget, jobs and proposals, as data."""
     facts: Facts = {
         "party": party.number,
         "name": plain(party.name),
@@ -60,7 +60,7 @@ def standing(party: Party) -> Facts:
         "coordinator": plain(party.node.superlink),
         "authority": authority(party),
         "problem": None,
-        "hidden": None,  # until when budget, jobs and refusals cannot be shown; None if they are
+        "hidden": None,  # words that say until when budget, jobs and refusals cannot be shown; None if they are shown
         "budget": None,
         "jobs": [],
         "refusals": None,
@@ -81,7 +81,7 @@ def standing(party: Party) -> Facts:
 
 
 def hidden(party: Party) -> str:
-    """Until when nothing of a ledger that could not be opened is shown."""
+    """Say until when a ledger that could not be opened is not shown."""
     with suppress(PrivadmmError, OSError):
         if party.has_ledger and disagreement(party) is not None:
             return "until party.toml and the ledger agree: `privadmm federation check` says how to make them"
@@ -89,7 +89,7 @@ def hidden(party: Party) -> str:
 
 
 def authority(party: Party) -> str | None:
-    """Fingerprint of the certificate by which the coordinator is known here."""
+    """Fingerprint of the authority's certificate, by which the party knows its coordinator."""
     from privadmm.deploy.federation.keys import certificate_fingerprint
 
     try:
@@ -115,8 +115,8 @@ def budget(party: Party, ledger: SqliteLedger) -> Facts | None:
 
 
 def jobs(party: Party, ledger: SqliteLedger) -> list[Facts]:
-    """The latest jobs of the ledger, and where they stand."""
-    found: list[Facts] = []
+    """The latest jobs of the ledger, and their states."""
+    rows: list[Facts] = []
     names = ledger.jobs()
     kept = register(party.ledger)
     for name in names[-SHOWN:]:
@@ -125,7 +125,7 @@ def jobs(party: Party, ledger: SqliteLedger) -> list[Facts]:
         spent, aside = ledger.spent(party.number, name), ledger.reserved(party.number, name) or ()
         latest = ledger.latest(name)
         over = ledger.over(name)
-        found.append(
+        rows.append(
             {
                 "job": plain(name),
                 "state": "finished" if spent and spent == aside else "over" if over else "open",
@@ -137,16 +137,16 @@ def jobs(party: Party, ledger: SqliteLedger) -> list[Facts]:
                 "admitted": None if entry is None else entry.admitted,
             }
         )
-    return found
+    return rows
 
 
 def refusals(party: Party) -> list[Facts] | None:
-    """The latest refusals on record; None where the ledger kept none, as those of earlier versions."""
+    """The latest refusals on record; None if the ledger keeps none, since an earlier version made it."""
     known = register(party.ledger).refusals
     if known is None:
         return None
-    facts = [one.as_dict().items() for one in known[-SHOWN:]]
-    return [{name: said(value) if isinstance(value, str) else value for name, value in one} for one in facts]
+    facts = [refusal.as_dict().items() for refusal in known[-SHOWN:]]
+    return [{name: said(value) if isinstance(value, str) else value for name, value in refusal} for refusal in facts]
 
 
 def said(text: str | None) -> str | None:
@@ -154,13 +154,13 @@ def said(text: str | None) -> str | None:
 
 
 def cost(party: Party, spent: Spent) -> float | None:
-    """The epsilon of these releases at the party's delta; None where none can be given."""
+    """The epsilon of these releases at the party's delta; None if no epsilon can be given."""
     known = party.fixed.budget
     return None if known is None else certified(spent, known.delta)
 
 
 def brief(party: Party, entry: Entry, ledger: SqliteLedger) -> Facts:
-    """A proposal in a list: what it is, where it stands, and what it costs."""
+    """A proposal as an entry of a list: what it is, its state, and its cost."""
     decision = entry.decision
     facts: Facts = {
         "code": entry.code,
@@ -227,7 +227,7 @@ def spends(proposal: Proposal, party: int) -> Spent:
 
 @lru_cache(maxsize=2 * MOST)
 def understood(proposal: Proposal) -> Kept:
-    """The proposal with its config, read as a party reads it."""
+    """Read a proposal's config as a party reads it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "proposal.toml"
         path.write_text(proposal.text, encoding="utf-8")
@@ -242,7 +242,7 @@ def obstacle(party: Party, kept: Kept, ledger: SqliteLedger) -> str | None:
     try:
         Desk(party).admit(kept)
         if ledger.reserved(party.number, kept.proposal.id) is None:
-            # As `Job.afford` does, and without a turn: a step that is under way need not be waited for.
+            # Like `Job.afford`, but without a turn: there is no need to wait for a step that is under way.
             affordable(ledger, kept.proposal.id, {party.number: spends(kept.proposal, party.number)})
     except (RefusedError, LockedError, ConfigError) as error:
         return plain(error)
@@ -250,7 +250,7 @@ def obstacle(party: Party, kept: Kept, ledger: SqliteLedger) -> str | None:
 
 
 def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str]]:
-    """What a proposal means for this party, in plain words, each under what it is about."""
+    """What a proposal means for this party, in plain words: pairs of a heading and a sentence."""
     proposal, config, job = kept.proposal, kept.config, kept.job
     yield "what for", quoted(config.run.purpose)
     yield (
@@ -367,7 +367,7 @@ def bounds(party: Party, config: Config) -> str:
 def decide(
     party: Party, code: str, approved: bool, why: str = "", tell: bool = False, days: float | None = None
 ) -> Facts:
-    """Put the steward's decision down about the proposal with exactly this code; what it then says."""
+    """Record the steward's decision about the proposal with exactly this code; returns the proposal's new entry."""
     if not party.asks:
         raise ConfigError(
             f'{party.folder / "party.toml"}: has [policy] approve = "{party.policy.approve}", and no job waits: to '
@@ -388,7 +388,7 @@ def decide(
 
 
 def mark(parties: Sequence[Party]) -> str:
-    """A digest of all that a page shows, except the time of the last question: it changes when the page would."""
+    """Digest of all that a page shows, except when a proposal was last asked for: it changes if the page would."""
     seen: list[Any] = []
     for party in parties:
         entries = Proposals(party).entries()

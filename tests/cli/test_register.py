@@ -11,10 +11,10 @@ import pytest
 
 from ledgers import NOISE, ONE, TWO, opened, pay
 from privadmm.errors import DataError, RefusedError
+from privadmm.privacy.accounting import rounded_down
 from privadmm.privacy.ledger import Asked
 from privadmm.privacy.refusals import recording
 from privadmm.runs import register as document
-from privadmm.runs.report.words import rounded_down
 from small_runs import PARTIES, Place, write_npz
 
 pytest.importorskip("cryptography")

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError, LedgerError, RefusedError
@@ -16,6 +16,7 @@ from privadmm.privacy.accounting import (
     moments_accountant,
     printed,
     rdp,
+    rounded_down,
     shared,
     totals,
 )
@@ -136,6 +137,14 @@ def test_a_sum_of_pure_releases_is_not_rounded_down() -> None:
     assert curves.mixed_epsilon(0.0, ((0.5, 2),), 0.0) == 1.0
     assert curves.mixed_epsilon(0.0, ((0.1, 10),), 0.0) == math.nextafter(1.0, 2.0)
     assert curves.mixed_epsilon(0.0, ((0.1, 10),), 1e-300) == math.nextafter(1.0, 2.0)
+
+
+@given(st.floats(0, 1e50))
+@example(123.45678)
+@example(0.99999)
+def test_what_is_left_is_never_shown_as_more(left: float) -> None:
+    shown = float(rounded_down(left))
+    assert left - 1e-4 - 2e-5 * left <= shown <= left
 
 
 @given(st.floats(0.01, 20.0), deltas, st.integers(1, 1000), st.sampled_from([Gaussian, DiscreteGaussian]))

@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache, partial, singledispatch
 from typing import TypeVar
 
@@ -229,6 +229,12 @@ def printed(value: float, spec: str = ".4g") -> str:
     if spec.endswith("f"):
         return format(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING), spec)
     return format(float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value))), spec)
+
+
+def rounded_down(value: float) -> str:
+    """What is left of a budget, for people to read: six digits and four decimals at most, and never more than it is."""
+    left = Context(prec=6, rounding=ROUND_FLOOR).create_decimal(Decimal(value))
+    return format(float(left.quantize(Decimal("1e-4"), ROUND_FLOOR) if left < 100 else left), "g")
 
 
 def classical_ratio(round_epsilon: float, delta: float) -> float:

@@ -10,10 +10,10 @@ from typing import Any
 
 from privadmm.cli.views import screen
 from privadmm.engine.sums import ROSTER
-from privadmm.privacy.accounting import printed
+from privadmm.privacy.accounting import printed, rounded_down
 from privadmm.runs.metrics import amount
 from privadmm.runs.report.safe import SHORT, visible
-from privadmm.runs.report.words import NOT_RECORDED, rounded_down
+from privadmm.runs.report.words import NOT_RECORDED
 from privadmm.runs.report.words import parties as names_of
 
 Json = dict[str, Any]

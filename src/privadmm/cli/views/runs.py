@@ -8,11 +8,10 @@ from privadmm.cli.views import screen
 from privadmm.cli.views.jobs import adversaries, guarantee, in_sums, of_people
 from privadmm.cli.views.screen import Facts, escape, percent
 from privadmm.data.misread import amiss, clipped_warning
-from privadmm.privacy.accounting import printed
+from privadmm.privacy.accounting import printed, rounded_down
 from privadmm.runs.measures import worse_than_constant
 from privadmm.runs.metrics import amount
 from privadmm.runs.model import NOT_PRIVATE, SIMULATED
-from privadmm.runs.report.words import rounded_down
 
 if TYPE_CHECKING:
     from privadmm.data.frame import Frame

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from privadmm.privacy.accounting import printed
+from privadmm.privacy.accounting import printed, rounded_down
 from privadmm.runs.report import charts, words
 from privadmm.runs.report.card import ELEMENT, Budget, Card, Request, embedded
 from privadmm.runs.report.head import head
@@ -139,9 +139,9 @@ def spending(row: Budget) -> list[str]:
 
     rest = words.NOT_RECORDED
     if row.left is not None:
-        rest = words.rounded_down(row.left)
+        rest = rounded_down(row.left)
     elif row.budget is not None and row.committed is not None:
-        rest = words.rounded_down(max(0.0, row.budget - row.committed))
+        rest = rounded_down(max(0.0, row.budget - row.committed))
         rest = rest if rest == "0" else f"{rest} (the rest)"
     allowed = words.NOT_RECORDED if row.budget is None else f"{row.budget:g}"
     return [allowed, figure(row.spent), figure(row.committed), rest]

@@ -165,11 +165,6 @@ def not_here(kind: str, places: Sequence[str]) -> str:
     return f"the page of a run cannot tell: what was refused is kept in ledgers. It stands in {where}"
 
 
-def rounded_down(left: float) -> str:
-    """What is left of a budget, for people: never more than there is."""
-    return f"{math.floor(left * 1e4) / 1e4:g}"
-
-
 def closed(line: str) -> str:
     """A line as a whole sentence."""
     return f"{line[:1].upper()}{line[1:]}" + ("" if line.endswith((".", "!", "?")) else ".")

@@ -116,6 +116,8 @@ def show(value: object) -> str:
         return "an integer beyond 64 bits"
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}"
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
     return "a table" if isinstance(value, dict) else str(value)
 
 

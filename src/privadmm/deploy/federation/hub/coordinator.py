@@ -36,6 +36,7 @@ from privadmm.errors import (
     PrivadmmError,
     RefusedError,
     WaitingError,
+    visible,
 )
 from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.masks import Entry, Roster
@@ -357,7 +358,7 @@ def called(party: int, names: Mapping[int, str]) -> str:
 def told(answer: Letter) -> tuple[str, str]:
     """Kind and message of a party's error, cut and without control characters: a party may send anything."""
     kind, why = (
-        "".join(c if c.isprintable() else " " for c in value[:QUOTED]) if isinstance(value, str) else "nothing said"
+        visible(value[:QUOTED])[:QUOTED] if isinstance(value, str) else "nothing said"
         for value in (answer.get("error"), answer.get("message"))
     )
     return kind, why

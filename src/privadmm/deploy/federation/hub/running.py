@@ -15,7 +15,7 @@ from typing import Any
 from privadmm import __version__
 from privadmm.data.files import for_owner
 from privadmm.deploy.federation.layout import Coordinator
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, visible
 
 MARK = "running.json"  # locked by the process that keeps a node or a SuperLink up, and says which that is
 LOOK = 2.0  # seconds between looks at nodes/
@@ -107,7 +107,7 @@ class Registrar(threading.Thread):
     def tell(self, line: str) -> None:
         if line and line != self.said:
             self.said = line
-            print(f"privadmm: {line}", file=sys.stderr, flush=True)
+            print(f"privadmm: {visible(line)}", file=sys.stderr, flush=True)
 
 
 def outcome(printed: str) -> str:

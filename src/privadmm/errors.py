@@ -9,10 +9,25 @@ from typing import Literal
 Kind = Literal["budget", "policy", "approval", "locked", "version", "request"]
 
 
+def visible(text: object, kept: str = "") -> str:
+    """A text whose hidden characters are spelt out: none moves a cursor, turns the direction of reading or hides.
+
+    `kept` are those that may stay, such as a line break. Whatever comes from a file or from another party is shown
+    like this, on a terminal, in a page and in an error.
+    """
+    told = str(text)
+    if told.isprintable():
+        return told
+    return "".join(sign if sign.isprintable() or sign in kept else f"\\u{ord(sign):04x}" for sign in told)
+
+
 class PrivadmmError(Exception):
     """A named failure; nothing was released that is not in the ledger."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return visible(super().__str__(), "\n")
 
 
 class ConfigError(PrivadmmError, ValueError):
@@ -116,6 +131,8 @@ def show(value: object) -> str:
         return "an integer beyond 64 bits"
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}"
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
     return "a table" if isinstance(value, dict) else str(value)
 
 

@@ -321,13 +321,19 @@ def first_step(number: int) -> dict[str, Any]:
     return {"kind": "step", "job": f"{number:032x}", "round": 0, "phase": 0, "inbox": inbox}
 
 
+def unsigned(text: str) -> dict[str, Any]:
+    """A hello about a job from somebody who has no certificate."""
+    rest = {"nonce": "0" * 32, "certificate": "", "signature": ""}
+    return {"kind": "hello", "version": __version__, "text": text, **rest}
+
+
 def test_a_refused_job_is_not_even_tried(made: Federated, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a solver fails depends on records: nothing may run before its cost is reserved."""
     said = ask(made, 0, **proposed(made, 1))
     assert said["status"] == "ok", said
     assert ask(made, 0, **proposed(made, 2))["status"] == "refused"
     damaged = proposed(made, 3) | {"heads": json.dumps([["x", 0, 0, "00"]])}
-    assert ask(made, 0, **damaged)["status"] == "failed"
+    assert ask(made, 0, **damaged)["status"] == "refused"
     monkeypatch.setattr(party_server, "held", lambda *_: pytest.fail("records were read"))
     before = without_refusals(made.ledgers[0])
     for number in (2, 3, 4):
@@ -339,7 +345,7 @@ def test_a_refused_job_is_not_even_tried(made: Federated, monkeypatch: pytest.Mo
 def test_a_proposal_does_not_say_how_records_are_read(made: Federated) -> None:
     begin = proposed(made, 5, **{"[parties]": '[parties]\nsplit = "column:f1"'})
     text = Proposal.unpack(begin["proposal"]).text
-    for letter in (begin, {"kind": "hello", "version": __version__, "text": text, "nonce": "0"}):
+    for letter in (begin, unsigned(text)):
         said = ask(made, 0, **letter)
         assert (said["status"], said["error"]) == ("refused", "RefusedError")
         assert "how its records are read" in str(said["message"])
@@ -356,12 +362,12 @@ def test_letters_that_nobody_sends(made: Federated) -> None:
     _, steps = began(made)
     letter = dict(steps[-1][1])
     assert ask(made, 1, kind="exec", text="import os")["status"] == "refused"
-    assert ask(made, 1)["status"] == "failed"
+    assert ask(made, 1)["status"] == "refused"
     assert ask(made, 1, **{**letter, "job": "../../secret"})["status"] == "refused"
     assert "was never begun here" in str(ask(made, 1, **{**letter, "job": "0" * 32})["message"])
     assert ask(made, 1, **{**letter, "inbox": b"nonsense"})["status"] == "refused"
     assert ask(made, 1, **{**letter, "round": 17})["status"] == "refused"
-    assert ask(made, 1, **{**letter, "round": "6"})["status"] == "failed"
+    assert ask(made, 1, **{**letter, "round": "6"})["status"] == "refused"
     assert [charged(ledger) for ledger in made.ledgers] == [6, 6, 6]
 
 
@@ -373,9 +379,9 @@ def test_a_proposal_names_no_file_and_stays_what_it_was(made: Federated, tmp_pat
     said = ask(made, 1, kind="begin", proposal=changed.pack(), heads="[]")
     assert (said["status"], "said something else" in str(said["message"])) == ("refused", True)
     named = proposal.text.replace("[data]", '[data]\nlabel = "y"\nschema = "../party.toml"')
-    said = ask(made, 1, kind="hello", version=__version__, text=named)
+    said = ask(made, 1, **unsigned(named))
     assert (said["status"], "names no file" in str(said["message"])) == ("refused", True)
-    said = ask(made, 1, kind="hello", version=__version__, text=proposal.text.replace('"own.npz"', '"embedded:adult"'))
+    said = ask(made, 1, **unsigned(proposal.text.replace('"own.npz"', '"embedded:adult"')))
     assert said["status"] == "refused"
     bad = json.dumps({**json.loads(proposal.pack()), "id": "../../x"}).encode()
     assert ask(made, 1, kind="begin", proposal=bad, heads="[]")["status"] == "refused"
@@ -687,7 +693,7 @@ def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
         changed = own.replace('["clerk", "smith"]' if "name" in after else "[0, 100]", after)
         (tmp_path / "other.toml").write_text(changed)
         proposed = written(neutral(read(tmp_path / "other.toml")))
-        said = answer(folders[1], {"kind": "hello", "version": __version__, "text": proposed, "nonce": ""})
+        said = answer(folders[1], unsigned(proposed))
         assert said["status"] == "refused"
         assert "[data] schema = a table and the job a table" in str(said["message"])
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from privadmm.config.file import read
+from privadmm.deploy.federation import letters
 from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.desk.records import announce
 from privadmm.deploy.federation.party import read as read_party
@@ -351,12 +352,12 @@ def test_one_authority_for_two_coordinators(tmp_path: Path) -> None:
 
 TAMPERED: dict[str, tuple[dict[str, Any], str]] = {
     "another nonce": ({"nonce": "0" * 32}, "was not signed for this federation"),
-    "a nonce of any length": ({"nonce": "0"}, "was not signed for this federation"),
+    "a nonce of any length": ({"nonce": "0"}, "nonce"),
     "another proposal": ({"text": "# \n"}, "was not signed for this federation"),
-    "no signature": ({"signature": None}, "a hello has a nonce"),
+    "no signature": ({"signature": None}, "signature"),
     "a signature that is none": ({"signature": "xyz"}, "was not signed for this federation"),
-    "no certificate": ({"certificate": None}, "a hello has a nonce"),
-    "a certificate that is none": ({"certificate": "-----BEGIN"}, "a hello has a nonce"),
+    "no certificate": ({"certificate": None}, "certificate"),
+    "a certificate that is none": ({"certificate": "-----BEGIN"}, "certificate"),
 }
 
 
@@ -410,7 +411,9 @@ def test_what_no_party_says_of_itself_names_the_node(said: Any, tmp_path: Path) 
                 return heard
             told = {**json.loads(str(heard["facts"])), **said} if isinstance(said, dict) else said
             folder = made.folders[1]
-            greeting = keys.greeted(letter, folder / "ca.pem", "127.0.0.1")
+            hello = letters.read(letter)
+            assert isinstance(hello, letters.Hello)
+            greeting = keys.greeted(hello, folder / "ca.pem", "127.0.0.1")
             seal = keys.seal(folder / "node-key", greeting.answer(json.dumps(told)))
             return {**heard, "facts": json.dumps(told), "signature": seal}
 

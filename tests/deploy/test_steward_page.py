@@ -334,7 +334,7 @@ def test_a_label_with_control_characters_reaches_no_terminal(
     shown = view.proposal("party-1", words.whole(party, evil))
     assert "\x1b" not in shown
     assert "\u202e" not in shown
-    assert "\\x1b[31m" in shown
+    assert "\\u001b[31m" in shown
     assert "[bold]" in shown
 
 

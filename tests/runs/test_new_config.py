@@ -136,7 +136,7 @@ def test_a_number_to_predict_is_refused_with_what_to_write(classes: tuple[str, .
     config, source = quick.path / "new.toml", quick.path / "patients.csv"
     said = quick.call("init", config, "--source", source, "--label", "readmitted", "--public", *classes, "--json")
     assert (said.code, config.exists()) == (2, False)
-    for words in ("no method is recommended", "constant", "label_bound", "within 8", "data.md#a-number-to-predict"):
+    for words in ("two classes", "constant", "label_bound", "within 8", "data.md#a-number-to-predict"):
         assert words in said.object["message"]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm import ADMMRegressor, DPFedSGD, FitWarning
+from privadmm import ADMMRegressor, Centred, ConfigError, DPFedSGD, FirstOrderConsensus, FitWarning
+from privadmm.runs.measures import FOR_NUMBERS
 from small_runs import PRIVATE, Place, no_plots, result, with_changes
 
 N, BOUND = 600, 4.0
@@ -53,6 +54,7 @@ def test_secure_sums_are_advised_only_where_there_are_none(place: Place) -> None
         assert ('sum = "secure"' in told, "larger epsilon, secure sums" in done) == (advised, advised)
 
 
+GONE = {"D_w": None, "rho": None}
 CONSENSUS = {"name": "first_order_consensus", "step": None, "rounds": 40}
 
 
@@ -79,9 +81,7 @@ def test_a_fit_with_so_small_an_epsilon_warns_too(epsilon: float) -> None:
         **{"label_bound": BOUND, "radius": BOUND, "row_bound": 3.0, "epsilon": epsilon, "parties": 3},
         **{"algorithm": "first_order_consensus", "rounds": 40, "random_state": 0},
     )
-    with pytest.warns(
-        FitWarning, match=r"predictions are (worse|hardly better) than a constant.*Try algorithm dp_fedsgd"
-    ):
+    with pytest.warns(FitWarning, match=r"are (worse|hardly better) than a constant.*Try algorithm first_order"):
         model.fit(X, X @ np.array([1.0, -0.5, 0.3]))
 
 
@@ -104,8 +104,8 @@ def test_a_method_that_runs_away_where_rows_share_a_direction_warns(place: Place
 
 def test_a_method_that_runs_away_is_not_advised_again(place: Place) -> None:
     methods: list[tuple[dict[str, Any], str]] = [
-        ({"name": "dp_fedsgd", "step": 6.0}, "a smaller step or dp_admm"),
-        (CONSENSUS, "dp_fedsgd or dp_admm"),
+        ({"name": "dp_fedsgd", "step": 6.0}, f"a smaller step or {FOR_NUMBERS}"),
+        (CONSENSUS, FOR_NUMBERS),
     ]
     for algorithm, instead in methods:
         changes = {"data": {"dim": 30}, "privacy": {"epsilon": 200.0}, "algorithm": algorithm}
@@ -119,18 +119,59 @@ def test_who_uses_dp_fedsgd_is_not_told_to_try_it(place: Place) -> None:
     assert ("worse than a constant" in said, "Use more rows" in said, "Try algorithm" in said) == (True, True, False)
 
 
-def test_the_method_that_is_named_for_numbers_does_better_than_the_default() -> None:
-    """As docs/choosing.md has it, on other rows."""
+CLASSES: dict[str, Any] = {"algorithm": Centred(FirstOrderConsensus()), "rounds": 41}  # the method for two classes
+
+
+def r2(n: int, unit: float = 50.0, shift: float = 0.0, **changes: Any) -> float:
+    """The R^2 of a fit on rows that explain three quarters of the labels' variance."""
     rng = np.random.default_rng(1)
-    X, noise = rng.normal(size=(4000, 8)), rng.normal(size=4000)
-    y = 50 * X @ np.full(8, 8**-0.5) + 30 * noise
-    found = []
-    for changes in ({}, {"algorithm": DPFedSGD(step=1.0), "rounds": 30}):
-        model = ADMMRegressor(label_bound=150.0, row_bound=3.0, epsilon=1.0, random_state=0, **changes)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found.append(model.fit(X[:3200], y[:3200]).evaluate(X[3200:], y[3200:])["r2"])
-    assert found[0] < 0 < 0.2 < found[1], found
+    X, noise = rng.normal(size=(n + 2000, 8)), rng.normal(size=n + 2000)
+    y = unit * (X @ np.full(8, 8**-0.5) + 0.6 * noise)
+    made = ADMMRegressor(**{"label_bound": 3 * unit, "row_bound": 3.0 + 3 * shift, "random_state": 0, **changes})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(made.fit(X[:n] + shift, y[:n]).evaluate(X[n:] + shift, y[n:])["r2"])
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_default_is_set_for_numbers(secure: bool) -> None:
+    """As docs/choosing.md has it: what was the default, and another method, beside it."""
+    old, new = r2(4000, secure_sum=secure, **CLASSES), r2(4000, secure_sum=secure)
+    assert old < new - 0.15
+    assert new > 0.5
+    shifted = {"shift": 1.0, "secure_sum": secure}
+    assert r2(4000, **shifted, algorithm=DPFedSGD(step=1.0), rounds=30) < r2(4000, **shifted) - 0.1
+
+
+def test_the_default_does_not_change_with_the_unit_of_labels() -> None:
+    found = [r2(4000, unit) for unit in (1e-3, 1.0, 1e6)]
+    assert np.ptp(found) < 1e-6
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.05])
+def test_where_there_is_little_to_learn_the_default_stays_near_a_constant(epsilon: float) -> None:
+    assert -0.1 < r2(1000, epsilon=epsilon) < 0.2
+    assert r2(1000, epsilon=epsilon) > r2(1000, epsilon=epsilon, algorithm=DPFedSGD(step=1.0), rounds=30)
+
+
+NUMBERS: dict[str, Any] = {"features": {"moments": True}, "algorithm": {**CONSENSUS, "step": "numbers", "rounds": 41}}
+
+
+@pytest.mark.parametrize(("epsilon", "bad"), [(20.0, False), (0.02, True)])
+def test_an_estimate_is_made_behind_moments_too(place: Place, epsilon: float, bad: bool) -> None:
+    config = place.config(with_changes(BAD, {**NUMBERS, "privacy": {"epsilon": epsilon}}))
+    told = place.call("account", config, "--json").object["regression"]
+    assert (told["warning"] is not None, told["prediction_noise"] < BOUND / 4) == (bad, True), told
+    done = place.train(config)
+    assert ("than a constant" in " ".join(done.out.split()), "Try algorithm" in done.out) == (bad, False), done.out
+
+
+def test_steps_for_numbers_are_for_numbers(place: Place) -> None:
+    config = place.config(with_changes(PRIVATE, {"algorithm": {**CONSENSUS, "step": "numbers", **GONE}}))
+    done = place.call("account", config)
+    assert (done.code, "squared" in done.err) == (2, True), done.err
+    with pytest.raises(ConfigError, match="step must be"):
+        FirstOrderConsensus(step="classes")  # type: ignore[arg-type]
 
 
 def test_a_deployment_is_warned_before_it_spends(place: Place) -> None:
@@ -150,15 +191,12 @@ def test_a_deployment_is_warned_before_it_spends(place: Place) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"features": {"moments": True}}, "centres"),
         ({"parties": {"records": 3_000_000}}, "too large"),
         ({"parties": {"records": None}}, "[parties] sizes"),
         ({"data": {"dim": None}}, "[data] dim"),
     ],
-    ids=["moments", "large", "sizes", "dim"],
+    ids=["large", "sizes", "dim"],
 )
 def test_what_cannot_be_estimated_says_why(place: Place, changes: Any, why: str) -> None:
-    if "features" in changes:
-        changes = {**changes, "algorithm": {"name": "first_order_consensus", "step": None}}
     said = place.call("account", place.config(with_changes(BAD, changes)), "--json").object
     assert ("regression" in said, why in said["not_expected"]) == (False, True), said

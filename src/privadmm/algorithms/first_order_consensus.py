@@ -5,7 +5,7 @@ gradients. Public: n records at N parties, mu_i of party i's (epsilon, delta), d
 
     unit = sqrt(sum_i (w_i/(m_i mu_i))^2)      the noise of an averaged release of unit sensitivity, w_i = m_i/n  (1)
            sqrt(N/(N - t)) max_i w_i/(m_i mu_i)     in a secure sum that tolerates t who collude (privacy/sums.py)
-    eta = min(2.5/(1 + 20 unit sqrt(d))/unit, 300 T) / T                                                       (2)
+    eta = min(2.5/(1 + 20 unit sqrt(d))/unit, 300 T) / T     or as step_sizes.py has it for a number to predict  (2)
 
 Round t, with W = V = 0 at first:
 
@@ -22,7 +22,6 @@ releases only, mu^2 = sum of 1/z^2 exactly, and no need of smoothness or of an e
 released values, and whatever W a hostile relay sends, the bound holds.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -31,6 +30,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.algorithms.method import Need, bounded_loss, smooth_regularizer
 from privadmm.algorithms.noise_weights import NoiseWeighted
+from privadmm.algorithms.step_sizes import Step, for_classes, for_numbers
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
@@ -39,6 +39,7 @@ from privadmm.engine.public import Public
 from privadmm.engine.sums import gradients
 from privadmm.errors import ConfigError
 from privadmm.optim.graphs import chebyshev, flood, gossip_residual
+from privadmm.optim.losses import Squared
 from privadmm.params import Doc
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.release import Door, Released, Sealed
@@ -66,7 +67,7 @@ class Memory:
 @dataclass(frozen=True)
 class FirstOrderConsensus(NoiseWeighted):
     beta: Annotated[float, Ge(0), Lt(1), Doc("momentum")] = 0.8
-    step: Annotated[float | None, Gt(0), Doc("eta; from public facts if left out")] = None
+    step: Annotated[Step, Doc('eta; from public facts if left out, for two classes; "numbers": for a number')] = None
     average: Annotated[float, Gt(0), Le(1), Doc("share of the rounds, the last ones, that the model averages")] = 0.4
     gossip: Annotated[int, Ge(0), Doc("gossip steps a round between neighbours; 0 is the exact mean")] = 0
     schedule: Annotated[
@@ -112,21 +113,18 @@ class FirstOrderConsensus(NoiseWeighted):
         return chebyshev(graph, values, self.gossip)
 
     def eta(self, public: Public) -> float:
-        return public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
+        if isinstance(self.step, float | int):
+            return self.step
+        return public.once((self, "eta"), lambda: self.recommended(public))
 
     def recommended(self, public: Public) -> float:
-        """eta of (2), but no more than is stable. On features of norm <= 1 `steady` is stable for all data.
-
-        The largest eigenvalue of d features of one scale is nearer to 1/d: an eighth of this factor d is relied on.
-        """
-        steady = 2 * (1 + self.beta) / ((1 - self.beta) * public.C * min(public.loss.smoothness, 1.0))
-        if isinstance(public.privacy, NoPrivacy):
-            return steady
-        rule = 2.5 / (1 + 20 * (unit := self.unit(public)) * math.sqrt(public.dim)) / (unit * public.rounds)
-        return min(rule, 300.0, steady * max(1.0, public.dim / 8))
+        unit = None if isinstance(public.privacy, NoPrivacy) else self.unit(public)
+        return (for_numbers if self.step == "numbers" else for_classes)(public, unit, self.beta)
 
     def check(self, public: Public) -> None:
         super().check(public)
+        if self.step == "numbers" and not isinstance(public.loss, Squared):
+            raise ConfigError('step = "numbers" is for the squared loss: leave it out for two classes')
         if self.weights == "noise" and public.weighting != "records":
             raise ConfigError('weights = "noise" and weighting = "parties" both say how much a party counts: give one')
         if public.privacy.sum is not None and (self.gossip or self.weights == "noise"):

@@ -21,7 +21,7 @@ from typer import Option
 from privadmm import __version__
 from privadmm.cli import process
 from privadmm.cli.near_misses import explained
-from privadmm.cli.output import emit, silence
+from privadmm.cli.output import emit, say, silence
 from privadmm.errors import OutputError, PrivadmmError
 
 # The module of each command, in the order of the help, and the groups of commands, which are modules themselves.
@@ -133,7 +133,7 @@ def fail(kind: str, message: str, code: int, as_json: bool) -> NoReturn:
             emit(json.dumps({"error": kind, "message": message, "exit_code": code}))
     try:
         typer.secho("privadmm: ", fg="red", bold=True, nl=False, err=True)
-        typer.echo(message, err=True)
+        say(message)
     except OSError:
         silence(sys.stderr)
     raise SystemExit(code)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import click
-import typer
 from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, emit
+from privadmm.cli.output import AsJson, emit, say
 from privadmm.errors import ConfigError
 
 Label = Annotated[str, Option(help="the column to predict")]
@@ -54,7 +53,7 @@ def schema(
         emit(json.dumps({**declared.table, "out": None if out is None else str(out)}))
         return
     for note in declared.notes:
-        typer.echo(f"{note.column}: {note.text}", err=True)
+        say(f"{note.column}: {note.text}")
     emit(text if out is None else view.schema(declared, out))
 
 
@@ -93,7 +92,7 @@ def init(
         emit(json.dumps({"config": str(config), **made.table}))
         return
     for note in made.notes:
-        typer.echo(f"{note.column}: {note.text}", err=True)
+        say(f"{note.column}: {note.text}")
     emit(view.init(made, config))
 
 
@@ -142,7 +141,7 @@ def predict(
         emit(json.dumps(result))
         return
     for line in (*told, *view.ignored(rows.ignored), *amiss(rows.unread, len(rows.X))):
-        typer.echo(line, err=True)
+        say(line)
     emit(text if out is None else view.predictions(fitted, predicted, out))
 
 
@@ -165,7 +164,7 @@ def export(
         emit(json.dumps({"out": str(file), "columns": list(fitted.frame.names), "notices": told}))
         return
     for line in told:
-        typer.echo(line, err=True)
+        say(line)
     emit(view.exported(fitted, file))
 
 

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from privadmm.cli import federation_members as members
 from privadmm.cli import federation_runs, steward
-from privadmm.cli.output import AsJson, ConfigFile, PartyFolder, emit, warn
+from privadmm.cli.output import AsJson, ConfigFile, PartyFolder, emit, say, warn
 from privadmm.config.file import override, read
 from privadmm.errors import ClusterError, ConfigError
 
@@ -60,7 +60,7 @@ def init(
     emit(json.dumps(steps) if as_json else view.instructions(steps))
     warn(made.weak_promise, made.weak_delta)
     if job.run.mode == "simulation" and not rehearse and not as_json:
-        typer.echo(view.SIMULATION, err=True)
+        say(view.SIMULATION)
 
 
 @app.command()
@@ -151,10 +151,7 @@ def listening(place: "Coordinator", at: str) -> bool:
         return False
     reached, mark = place.reached, certificate_fingerprint((place.certificates / "ca.pem").read_bytes())
     where = f"{at}:{reached.port}"
-    typer.echo(
-        f"privadmm: the SuperLink listens at {where}; parties reach it at {reached.address}, with the authority {mark}",
-        err=True,
-    )
+    say(f"privadmm: the SuperLink listens at {where}; parties reach it at {reached.address}, with the authority {mark}")
     note(place, "listening", listen=where, address=reached.address, authority=mark)
     return True
 

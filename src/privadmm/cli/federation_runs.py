@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, ConfigFile, emit
+from privadmm.cli.output import AsJson, ConfigFile, emit, say
 
 Place = Annotated[Path, Argument(metavar="DIRECTORY", help="the coordinator's, or its federation's")]
 Absent = Literal["wait", "continue", "abort"]
@@ -42,7 +42,7 @@ def run(
     place = coordinator_in(directory)
     fresh = asking.start(place, out, resume, absent, timeout)
     if fresh:
-        typer.echo(f"registered: {', '.join(fresh)}", err=True)
+        say(f"registered: {', '.join(fresh)}")
     if detach:
         said = {"state": "starting", "out": str(place.folder / out), "exit_code": 0}
         emit(json.dumps(said) if as_json else f"submitted; `privadmm federation status {directory}` shows it")
@@ -56,10 +56,9 @@ def run(
         said = {"state": "detached", "out": str(place.folder / out), "exit_code": 1}
         if as_json:
             emit(json.dumps(said))
-        typer.echo(
+        say(
             f"privadmm: not watched any more; the run goes on. `privadmm federation status {directory}` shows it, and "
-            "`stop` ends it",
-            err=True,
+            "`stop` ends it"
         )
         raise typer.Exit(1) from None
     finish(status, as_json, view)
@@ -75,7 +74,7 @@ def finish(status: dict[str, Any], as_json: bool, view: Any) -> None:
     if as_json:
         emit(json.dumps(status))
     typer.secho("privadmm: ", fg="red", bold=True, nl=False, err=True)
-    typer.echo(status.get("message") or f"the run ended with {status.get('error')}; see its log", err=True)
+    say(status.get("message") or f"the run ended with {status.get('error')}; see its log")
     raise typer.Exit(code or 1)
 
 
@@ -98,7 +97,7 @@ def showing() -> Iterator[Show]:
             # The list of awaited parties changes with every answer: print it only if a round takes long.
             if line != last or (waited and time.monotonic() - moved > QUIET):
                 last, moved = line, time.monotonic()
-                typer.echo(view.headline(status), err=True)
+                say(view.headline(status))
 
         yield tell
         return

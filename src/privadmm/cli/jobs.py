@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
-import typer
 from typer import Option
 
-from privadmm.cli.output import AsJson, ConfigFile, Records, bar, emit, warn
+from privadmm.cli.output import AsJson, ConfigFile, Records, bar, emit, say, warn
 from privadmm.config.file import override, read
 from privadmm.errors import InterruptedRunError
 
@@ -128,7 +127,7 @@ def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
     from privadmm.runs.recommend import warnings_of
 
     if (advice := job.algorithm.advice(job.public)) is not None:
-        typer.echo(f"{job.algorithm.name}: {advice}", err=True)
+        say(f"{job.algorithm.name}: {advice}")
     if done == 0:
         problems = [*warnings_of(job), (foreseen(job) or {}).get("warning"), hopeless_regression(job)]
         for problem in problems:

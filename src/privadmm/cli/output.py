@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,8 +13,9 @@ import click
 import typer
 from typer import Argument, Option
 
-from privadmm.errors import OutputError
+from privadmm.errors import OutputError, visible
 
+COLOUR = re.compile("(\x1b\\[[0-9;]*m)")  # what rich draws with; in texts from outside it is spelt out before that
 Number = TypeVar("Number", int, float)
 ConfigFile = Annotated[Path, Argument(metavar="CONFIG.toml", help="see `privadmm config --schema`")]
 Records = Annotated[
@@ -31,6 +33,8 @@ AsJson = Annotated[bool, Option("--json", help="print one JSON object, for machi
 def emit(text: str, otherwise: str = "") -> None:
     """Print the result, or raise an OutputError; `otherwise` says where the result can still be found."""
     try:
+        if sys.stdout.isatty():  # a file gets predictions and their labels as they are
+            text = "".join(part if COLOUR.fullmatch(part) else visible(part, "\n") for part in COLOUR.split(text))
         sys.stdout.write(text.rstrip("\n") + "\n")
         sys.stdout.flush()
     except OSError as error:
@@ -39,11 +43,16 @@ def emit(text: str, otherwise: str = "") -> None:
         raise OutputError(f"the result could not be printed ({error.strerror}){hint}") from None
 
 
+def say(text: object) -> None:
+    """Print a line for people, where it does not mix with the result; hidden characters are spelt out."""
+    typer.echo(visible(text, "\n"), err=True)
+
+
 def warn(*problems: str | None) -> None:
     """Print warnings, if there are any, where they do not mix with the result."""
     for problem in problems:
         if problem is not None:
-            typer.echo(f"warning: {problem}", err=True)
+            say(f"warning: {problem}")
 
 
 def silence(stream: Any) -> None:

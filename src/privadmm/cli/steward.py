@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, PartyFolder, emit
+from privadmm.cli.output import AsJson, PartyFolder, emit, say
 
 Code = Annotated[str, Argument(metavar="CODE", help="the proposal's whole code, as `show` prints it")]
 
@@ -102,4 +102,4 @@ def steward(
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            typer.echo("privadmm: the page is closed", err=True)
+            say("privadmm: the page is closed")

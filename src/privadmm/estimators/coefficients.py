@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, visible
 from privadmm.params import check_whole
 from privadmm.runs.model import Model
 from privadmm.runs.refits import coefficients
@@ -38,13 +38,14 @@ class Coefficients:
         return {**facts, "linear": self.linear, "noise": noise, "classes": list(self.classes)}
 
     def __repr__(self) -> str:
-        width = max(map(len, self.names))
+        names = [visible(name) for name in self.names]
+        width = max(map(len, names))
         lines = list[str]()
         for number, row in enumerate(self.values):
-            lines += [f"{self.classes[number]} against the rest"] if self.classes else []
+            lines += [f"{visible(self.classes[number])} against the rest"] if self.classes else []
             for j in np.argsort(-np.abs(row))[:20]:
                 spread = "" if self.noise is None else f"  +- {1.96 * self.noise[number, j]:.3g}"
-                lines.append(f"{self.names[j]:<{width}}  {row[j]:>10.4g}{spread}")
+                lines.append(f"{names[j]:<{width}}  {row[j]:>10.4g}{spread}")
         hidden = len(self.names) - 20
         lines += [f"and {hidden} smaller ones"] if hidden > 0 else []
         if self.noise is not None:

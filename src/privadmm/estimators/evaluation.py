@@ -5,15 +5,15 @@ Use it on rows that you may look at. Exact figures of private records are a rele
 """
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privadmm.data.arrays import Floats
-from privadmm.errors import DataError
+from privadmm.errors import DataError, visible
 from privadmm.runs.measures import Scored, evaluated
+from privadmm.runs.report.safe import safe
 
 NAMES = {"auc": "AUC", "r2": "R^2", "rmse": "RMSE", "rmse_constant": "RMSE of the constant", "log_loss": "log loss"}
 NAMES |= {"brier": "Brier score"}
@@ -35,21 +35,21 @@ class Evaluation:
         return shown(self.figures)
 
     def __repr__(self) -> str:
-        groups = [f"\n  {row['party']}: {in_words(shown(row))}" for row in self.figures["parties"]]
+        groups = [f"\n  {visible(row['party'])}: {in_words(shown(row))}" for row in self.figures["parties"]]
         more = [f"\n  and {len(groups) - SHOWN} more in figures['parties']"] if len(groups) > SHOWN else []
         return f"Evaluation({in_words(self.line)}{''.join([*groups[:SHOWN], *more])})"
 
     def _repr_html_(self) -> str:
         heads = ["", *self.line]
         rows = [("all", self.figures), *((str(row["party"]), row) for row in self.figures["parties"])]
-        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+        head = "".join(f'<th scope="col">{safe(name)}</th>' for name in heads)
         body = "".join(
-            f'<tr><th scope="row">{escape(name)}</th>'
-            + "".join(f"<td>{escape(shown(row).get(column, ''))}</td>" for column in heads[1:])
+            f'<tr><th scope="row">{safe(name)}</th>'
+            + "".join(f"<td>{safe(shown(row).get(column, ''))}</td>" for column in heads[1:])
             + "</tr>"
             for name, row in rows
         )
-        return f"<table><caption>Evaluation on {escape(self.figures['on'])}</caption><tr>{head}</tr>{body}</table>"
+        return f"<table><caption>Evaluation on {safe(self.figures['on'])}</caption><tr>{head}</tr>{body}</table>"
 
 
 def in_words(line: dict[str, str]) -> str:

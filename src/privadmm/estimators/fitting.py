@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -77,6 +77,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: int | None
     columns: Sequence[int] | None = None
     ledger: str | Path | Account | None
+    _step: ClassVar[Literal["numbers"] | None] = None  # of the recommended method
 
     def _keep(self, arguments: dict[str, Any]) -> None:
         """Set each argument of a constructor as the attribute of that name, as scikit-learn expects."""
@@ -244,7 +245,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _job(self, sizes: Ints, dim: int, copies: int, start: Start | None, columns: tuple[int, ...] = ()) -> Job:
         named = algorithm_of(self.algorithm)
-        algorithm = named or Centred(FirstOrderConsensus())
+        algorithm = named or Centred(FirstOrderConsensus(step=self._step))
         if self.warm_start and isinstance(algorithm, Centred):  # also at the first fit, before it is charged
             raise ConfigError(NO_START)
         privacy: Target | NoPrivacy = NoPrivacy("no epsilon was asked for")

@@ -1,12 +1,12 @@
 """The table that a notebook shows above a fitted estimator."""
 
-from html import escape
 from typing import Any
 
 from privadmm.estimators.account import account_of
 from privadmm.privacy.accounting import printed
 from privadmm.runs.metrics import amount
 from privadmm.runs.model import SIMULATED
+from privadmm.runs.report.safe import safe
 
 
 def summary(fitted: Any) -> str:
@@ -28,8 +28,8 @@ def summary(fitted: Any) -> str:
         rows["ledger"] = f"{spent}, at delta = {total.delta:g}"
     rows |= {f"note {number}": words for number, words in enumerate(model.caveats, start=1)}
     cells = "".join(
-        f'<tr><th scope="row" style="text-align:left">{escape(name)}</th>'
-        f'<td style="text-align:left">{escape(words)}</td></tr>'
+        f'<tr><th scope="row" style="text-align:left">{safe(name)}</th>'
+        f'<td style="text-align:left">{safe(words)}</td></tr>'
         for name, words in rows.items()
     )
-    return f"<table><caption>{escape(type(fitted).__name__)}</caption>{cells}</table>"
+    return f"<table><caption>{safe(type(fitted).__name__)}</caption>{cells}</table>"

@@ -20,17 +20,21 @@ from privadmm.optim.losses import Loss, Squared
 from privadmm.optim.regularizers import Regularizer
 from privadmm.params import check_positive
 from privadmm.runs.measures import evaluated_numbers, worse_than_constant
+from privadmm.runs.regression import chosen
 
 
 class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
     """Least squares over parties that share no record: ADMMClassifier's arguments, and two bounds of the target.
 
-    The default method is set for two classes. For numbers try algorithm=DPFedSGD(step=1.0), rounds=30 first.
+    The default method goes as far as noise allows, by public facts (docs/choosing.md#numbers); with the steps for two
+    classes it is algorithm=Centred(FirstOrderConsensus()), rounds=41.
 
-    label_bound   y is clipped to [-label_bound, label_bound]; declared, like row_bound
+    label_bound   y is clipped to [-label_bound, label_bound]; declared, like row_bound. Shift y to a public middle
     radius        beyond this prediction the squared loss goes on straight, so that its derivative is bounded; private
                   methods need it. At least label_bound, and label_bound if None
     """
+
+    _step = "numbers"
 
     def __init__(
         self,
@@ -75,7 +79,7 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
     def _warn_worse(self, X: Any, y: Floats) -> None:
         """Warn where the noise makes predictions worse than a constant, which a simulation may see."""
         figures = evaluated_numbers(self.models_[0].scores(X), y, "the rows that were fitted")
-        if (problem := worse_than_constant(figures, self.secure_sum, self.models_[0].algorithm)) is not None:
+        if (problem := worse_than_constant(figures, self.secure_sum, chosen(self.jobs_[0].algorithm))) is not None:
             warnings.warn(problem, FitWarning, stacklevel=3)
 
     def _invented(self, X: Floats, rng: np.random.Generator) -> Floats:

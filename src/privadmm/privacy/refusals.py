@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from privadmm.errors import LockedError, RefusedError
+from privadmm.errors import LockedError, RefusedError, visible
 from privadmm.privacy.chain import Chain
 from privadmm.privacy.ledger import Asked
 from privadmm.privacy.ledger_file import count_seal, sha, utc_now
@@ -106,7 +106,7 @@ class RefusalLog(Chain):
 
 def bounded(text: str, most: int = LONGEST) -> str:
     """A text of limited length on one line, in which hidden characters are shown by their numbers."""
-    shown = "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text[:most])
+    shown = visible(text[:most])
     return shown if len(shown) <= most and len(text) <= most else f"{shown[: most - 1]}…"
 
 

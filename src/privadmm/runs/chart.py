@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Literal
 
 from privadmm.data.files import write_text
 from privadmm.runs.axis import FAR, Axis
+from privadmm.runs.report.safe import safe
 
 Style = Literal["line", "dashed", "dotted", "cross"]
 DASHES: dict[Style, str] = {"dashed": ' stroke-dasharray="7 4"', "dotted": ' stroke-dasharray="2 3"'}
@@ -71,7 +71,7 @@ def draw(
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {tall}" width="{WIDTH}" height="{tall}"'
     lines = [
         f'{head} font-family="sans-serif" role="img">',
-        f"<title>{escape(title)}</title>",
+        f"<title>{safe(title)}</title>",
         '<rect width="100%" height="100%" fill="white"/>',
         written(WIDTH / 2, 26, title, color, 15, "middle"),
         *parts,
@@ -128,4 +128,4 @@ def written(
     x: float, y: float, text: str, color: str = INK, size: int = 12, anchor: str = "start", more: str = ""
 ) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" fill="{color}" font-size="{size}" text-anchor="{anchor}"'
-    return f"<text {place}{more}>{escape(text)}</text>"
+    return f"<text {place}{more}>{safe(text)}</text>"

@@ -23,6 +23,7 @@ from privadmm.runs import plots, private_evaluation
 from privadmm.runs.charges import absences
 from privadmm.runs.metrics import Row
 from privadmm.runs.model import Model, notices
+from privadmm.runs.regression import chosen
 from privadmm.runs.rundir import RunDir
 
 # The keys that `train --json` prints, in this order; result.json has more.
@@ -85,6 +86,7 @@ class Finished:
     ledger: dict[str, Any]
     directory: RunDir
     model: Model
+    chosen: bool  # whether its steps were set for numbers, where it predicts one
 
     @property
     def printed(self) -> dict[str, Any]:
@@ -189,4 +191,4 @@ def finish(
     if rows is not None:
         plots.spending(job.epsilon_by_round, result, job.published, directory.spending)
     write_json(directory.result, result)
-    return Finished(result, list(rows or ()), spent, directory, model)
+    return Finished(result, list(rows or ()), spent, directory, model, chosen(job.algorithm))

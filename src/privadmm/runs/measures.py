@@ -16,7 +16,7 @@ from privadmm.data.arrays import Floats
 BINS = 10  # of a calibration curve
 LEAST = 1e-15  # probability in a log loss: a model that was sure and wrong counts 34.5
 HARDLY = 0.1  # a regression that explains a smaller share of the labels' spread is hardly better than a constant
-STEADY = "dp_fedsgd"  # for numbers; the recommended method is set for classes
+FOR_NUMBERS = 'first_order_consensus with step = "numbers" and moments'  # an estimator's default
 HUGE = 1e150  # an error this many times that of the constant has no R^2
 Point = tuple[float, float]
 
@@ -137,11 +137,12 @@ def evaluated_numbers(
     return {"on": which, **figures(slice(None)), "parties": by_party}
 
 
-def worse_than_constant(figures: Mapping[str, Any], summed: bool, method: str) -> str | None:
+def worse_than_constant(figures: Mapping[str, Any], summed: bool, chosen: bool) -> str | None:
     """Warn if a regression is worse on measured records than the constant that fits best, or hardly better.
 
     "Hardly better" matters too: at a tiny epsilon a method may hardly take a step, so it learns nothing and shows no
-    noise either. `summed` tells whether messages are summed securely already; `method` is the algorithm's name.
+    noise either. `summed` tells whether messages are summed securely already, `chosen` whether its steps were set for
+    numbers.
     """
     if "rmse" not in figures or figures["rmse"] <= math.sqrt(1 - HARDLY) * figures["rmse_constant"]:
         return None
@@ -149,7 +150,7 @@ def worse_than_constant(figures: Mapping[str, Any], summed: bool, method: str) -
     return (
         f"predictions are {how} a constant on {figures['on']} (RMSE {figures['rmse']:.3g}, and their mean has "
         f"{figures['rmse_constant']:.3g}): noise, or too few rounds, hide what the data say. "
-        f"{'Use' if method == STEADY else f'Try algorithm {STEADY} (step = 1, 30 rounds), or use'} more rows, a larger "
+        f"{'Use' if chosen else f'Try algorithm {FOR_NUMBERS}, or use'} more rows, a larger "
         f"epsilon, {'' if summed else 'secure sums, '}or a smaller label_bound if labels allow (a simulation may look; "
         "a deployment would not tell)"
     )

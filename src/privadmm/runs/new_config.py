@@ -74,11 +74,11 @@ def from_public(asked: Start, classes: tuple[str, ...] | None, drop: Sequence[st
     declared = declare(asked.source, label, drop=[*drop, *([column] if column else [])], most=most)
     if declared.classes is None:
         raise ConfigError(
-            f"{label!r} is a number to predict, and no method is recommended for that: with the settings for two "
-            "classes a private regression can do far worse than a constant, so no such config is written. Copy "
-            "the one of docs/data.md#a-number-to-predict, with label_bound and radius declared (this file's labels are "
-            f"within {declared.label_bound or 1.0:g}) and labels shifted to a public middle; then compare it with a "
-            "constant on public data. Or predict two classes, such as above and below a limit"
+            f"{label!r} is a number to predict, and `init` writes configs for two classes, whose settings can do far "
+            "worse than a constant for a number. Copy the config of docs/data.md#a-number-to-predict, which has those "
+            f"for numbers, with label_bound and radius declared (this file's labels are within "
+            f"{declared.label_bound or 1.0:g}) and labels shifted to a public middle; `account` says whether it can "
+            "beat a constant"
         )
     if len(declared.classes) > 2:
         raise ConfigError(

@@ -25,7 +25,7 @@ from privadmm.data.kinds import COUNTS, count_cuts, is_number
 from privadmm.data.raw import MISSING, ClassName, distinct_columns, numbers, words
 from privadmm.data.readers import opened
 from privadmm.data.schema import Category, Column, Date, Number, Schema, quoted_range
-from privadmm.errors import ConfigError, DataError, did_you_mean
+from privadmm.errors import ConfigError, DataError, did_you_mean, visible
 from privadmm.params import HUGE, TINY, check_whole
 
 IDS_FROM = 20  # rows from which on a column that never repeats itself looks like an id
@@ -368,8 +368,8 @@ def schema_file(declared: Declared) -> str:
 
 
 def comments(lines: Sequence[str]) -> list[str]:
-    """Comment lines. A line break or control character in a column's name becomes "?": it must not end a comment."""
-    return [("# " + "".join(c if c.isprintable() else "?" for c in line)).rstrip() for line in lines]
+    """Comment lines. A line break in a column's name must not end a comment: what is hidden is spelt out."""
+    return [f"# {visible(line)}".rstrip() for line in lines]
 
 
 def listed(values: Sequence[Any]) -> str:

@@ -17,27 +17,33 @@ It is an estimate, and no bound.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from privadmm.algorithms.moments import Centred
+from privadmm.algorithms.dp_fedsgd import DPFedSGD
+from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+from privadmm.algorithms.shared_budget import SharedBudget
+from privadmm.algorithms.step_sizes import USUAL
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train, weights
+from privadmm.engine.phases import Algorithm, features
 from privadmm.errors import PrivadmmError
 from privadmm.optim.losses import Squared
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.runs.measures import FOR_NUMBERS
 
-USUAL = 0.25  # spread of labels over their bound
-LITTLE = 0.2  # share of that spread that has to be explained where nothing is easier
+LITTLE = 0.5  # share of that spread that has to be explained where nothing is easier
 AWAY = -1.0  # share below which a model has not stayed where it was, but has run away
 TIMES = 4  # trainings of each kind, each with noise and rows of its own
 LARGEST = 1_000_000_000  # numbers read in all of them
-STEADY = {"dp_fedsgd": "a smaller step", "dp_admm": "a smaller D_w"}  # methods for numbers, and what shortens steps
+SHORTER = {"dp_fedsgd": "a smaller step", "dp_admm": "a smaller D_w"}  # what shortens a method's steps
+ROWS = 4000  # invented rows that a training is judged on
 MOST = 20_000_000  # numbers that the invented records are made of
 
 
@@ -62,9 +68,8 @@ class Noise:
 
     @property
     def steadier(self) -> str:
-        """What to use where steps are too long: shorter ones, or another method."""
-        shorter = [STEADY[self.method]] if self.method in STEADY else []
-        return " or ".join([*shorter, *(name for name in STEADY if name != self.method)])
+        """What to use where steps are too long: shorter ones, or those that are set for numbers."""
+        return " or ".join([*([SHORTER[self.method]] if self.method in SHORTER else []), FOR_NUMBERS])
 
     @property
     def warning(self) -> str | None:
@@ -100,6 +105,13 @@ class Noise:
         }
 
 
+def chosen(algorithm: Algorithm) -> bool:
+    """Whether a method's steps were set for the numbers that it predicts, by a person or by label_bound."""
+    while isinstance(algorithm, SharedBudget):
+        algorithm = algorithm.method
+    return isinstance(algorithm, FirstOrderConsensus | DPFedSGD) and algorithm.step is not None
+
+
 def of_noise_alone(job: Job) -> Noise | str:
     """How far noise alone moves a prediction, and whether anything is learned; or why that is not estimated."""
     public, target = job.public, job.public.privacy
@@ -107,15 +119,13 @@ def of_noise_alone(job: Job) -> Noise | str:
         return "nothing is private here, or no number is predicted"
     if public.columns:
         return "no estimate is made for parties that hold columns"
-    if isinstance(job.algorithm, Centred):
-        return "no estimate is made for a regression on features that a private release centres and scales"
-    numbers = int(public.sizes.sum()) * public.dim
+    numbers = (int(public.sizes.sum()) + ROWS) * public.dim
     if numbers > MOST or numbers * public.rounds * 2 * TIMES > LARGEST:
         return "the job is too large to be tried on invented records"
     again = Job(job.algorithm, replace(public, privacy=replace(target, kind=Simulation.kind)))
     bound = public.loss.label_bound
     try:
-        squares = [float(np.mean(np.square(predictor(again, seed)))) for seed in range(TIMES)]
+        squares = [noise_alone(again, seed) for seed in range(TIMES)]
         noise = Noise(math.sqrt(float(np.mean(squares))), bound, summed=job.sums is not None, method=job.algorithm.name)
         if noise.drowned:
             return noise
@@ -124,28 +134,27 @@ def of_noise_alone(job: Job) -> Noise | str:
         return "tried on invented records, the job comes to no end"
 
 
-def predictor(job: Job, seed: int) -> Floats:
-    """The weights of a training on labels of 0. Their mean square is that of a prediction for a row of norm 1."""
-    rng = np.random.default_rng(seed)
-    parties = [(directions(rng, size, job.public.dim), np.zeros(size)) for size in job.public.sizes.tolist()]
-    return trained(job, parties, seed)
+def noise_alone(job: Job, seed: int) -> float:
+    """The mean square of predictions for rows of norm 1 after a training on labels of 0."""
+    rng, d = np.random.default_rng(seed), job.public.dim
+    parties = [(directions(rng, size, d), np.zeros(size)) for size in job.public.sizes.tolist()]
+    return float(np.mean(np.square(trained(job, parties, seed)(directions(rng, ROWS, d)))))
 
 
 def explained(job: Job, seed: int, spread: float) -> float:
     """The share of the labels' spread that a training explains where half of every row's square tells the label."""
     rng, d = np.random.default_rng(seed), job.public.dim
     (common,), half = directions(rng, 1, d), math.sqrt(0.5)
-    parties = list[tuple[Floats, Floats]]()
-    for size in job.public.sizes.tolist():
+
+    def rows(size: int) -> tuple[Floats, Floats]:
         side = rng.choice([-1.0, 1.0], size)
         others = directions(rng, size, d)
         others -= np.outer(others @ common, common)
-        parties.append((half * (side[:, None] * common + others), spread * side))
-    w = trained(job, parties, seed)
-    along = float(w @ common)
-    rest = float(np.mean(np.square(w - along * common)))
-    error = (spread - half * along) ** 2 + half**2 * rest  # rows are made of both, apart from one another
-    return 1 - error / spread**2
+        return half * (side[:, None] * common + others), spread * side
+
+    predict = trained(job, [rows(size) for size in job.public.sizes.tolist()], seed)
+    X, y = rows(ROWS)
+    return 1 - float(np.mean(np.square(y - predict(X)))) / spread**2
 
 
 def directions(rng: np.random.Generator, size: int, dim: int) -> Floats:
@@ -155,7 +164,9 @@ def directions(rng: np.random.Generator, size: int, dim: int) -> Floats:
     return made
 
 
-def trained(job: Job, parties: list[tuple[Floats, Floats]], seed: int) -> Floats:
-    """The weights after a training on these rows and labels."""
+def trained(job: Job, parties: list[tuple[Floats, Floats]], seed: int) -> Callable[[Floats], Floats]:
+    """Train on these rows and labels, and return a function that predicts."""
     shards = Shards.from_parties(parties, row_bound=1.0, classification=False)
-    return np.ravel(weights(job, train(job, cluster(job, shards, Simulation(seed)))))
+    done = train(job, cluster(job, shards, Simulation(seed)))
+    w, map = np.ravel(weights(job, done)), features(done.memory)
+    return lambda X: np.asarray((X if map is None else map(X)) @ w)

@@ -30,7 +30,7 @@ def run(done: "Finished") -> str:
     facts.append(("privacy", certified if r["private"] else screen.alarm(NOT_PRIVATE)))
     if r["mode"] == "simulation":
         facts += [("mode", SIMULATED), *measured(r), *misread(r, done.model.frame)]
-        worse = worse_than_constant(r.get("evaluation") or {}, "secure_sum" in r, r["algorithm"])
+        worse = worse_than_constant(r.get("evaluation") or {}, "secure_sum" in r, done.chosen)
         facts.append(("warning", screen.alarm(worse if r["private"] else None)))
     else:
         paid = " but by the charged evaluation" if "private_evaluation" in r else ""

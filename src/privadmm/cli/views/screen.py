@@ -1,4 +1,4 @@
-"""Text for a terminal: labelled facts and tables, with colours if the terminal has them.
+"""Text for a terminal: labelled facts and tables, with colours if the terminal has them, and nothing hidden.
 
 Rich draws it. It is imported when something is drawn, so a command with --json does not load it.
 """
@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from privadmm.errors import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +44,11 @@ def rows(facts: Facts) -> "list[Text]":
     """A line for each fact that has a value; prose is wrapped under itself."""
     from rich.text import Text
 
-    told = [(label, value) for label, value in facts if value is not None]
+    told = [
+        (visible(label), Path(visible(value)) if isinstance(value, Path) else visible(value, "\n"))
+        for label, value in facts
+        if value is not None
+    ]
     width = 2 + max(len(label) for label, _ in told)
     room, lines = max(20, min(console().width, 100) - width), list[Text]()
     for label, value in told:
@@ -65,11 +71,11 @@ def table(
     """A table whose columns are aligned to the right, except for those named in `left`."""
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left")
+    made = Table(title=visible(title, "\n"), title_justify="left")
     for name in columns:
-        made.add_column(name, justify="left" if name in left else "right", no_wrap=no_wrap, overflow="fold")
+        made.add_column(visible(name), justify="left" if name in left else "right", no_wrap=no_wrap, overflow="fold")
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(visible(cell, "\n") for cell in row))
     return made
 
 

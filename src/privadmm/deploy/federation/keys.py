@@ -2,7 +2,6 @@
 
 import hashlib
 import ipaddress
-import re
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,8 @@ from typing import Any
 from privadmm import __version__
 from privadmm.data.arrays import digest
 from privadmm.data.files import write_bytes
-from privadmm.deploy.federation.protocol import Greeting, Letter, text
+from privadmm.deploy.federation.letters import Hello
+from privadmm.deploy.federation.protocol import Greeting, Letter
 from privadmm.deploy.federation.signing import UNREADABLE, public, seal, sealed
 from privadmm.errors import ConfigError, RefusedError
 
@@ -33,7 +33,6 @@ DAYS = 365  # of a host's certificate
 AUTHORITY_DAYS = 3650
 SOON = 30  # days before its end from which a certificate is worth a note
 ONE_WAY = ("encipher_only", "decipher_only")  # uses of a key
-NONCE = re.compile("[0-9a-f]{32}")
 Key = ec.EllipticCurvePrivateKey
 
 
@@ -261,20 +260,19 @@ class Credentials:
         }
 
 
-def greeted(letter: Letter, ca: Path, host: str) -> Greeting:
+def greeted(hello: Hello, ca: Path, host: str) -> Greeting:
     """The greeting in a hello; refused unless signed by the holder of a certificate for `host` from this authority."""
     try:
-        certificate = x509.load_pem_x509_certificate(text(letter, "certificate").encode())
-        signature, nonce = text(letter, "signature"), text(letter, "nonce")
+        certificate = x509.load_pem_x509_certificate(hello.certificate.encode())
     except ValueError:
-        raise RefusedError("a hello has a nonce, and its coordinator's certificate and signature") from None
+        raise RefusedError("a hello has its coordinator's certificate, in PEM. Nothing was told") from None
     problem = issue_problem(certificate, load(ca), ca.name)
     if problem is None and not is_for(certificate, host):
         problem = f"is not for {host}"
     if problem is not None:
         raise RefusedError(f"the certificate of whoever says hello {problem}. Nothing was told")
-    greeting = greeting_of(ca, certificate, nonce, text(letter, "text"))
-    if not NONCE.fullmatch(nonce) or not sealed(greeting.coordinator.encode(), greeting.question(), signature):
+    greeting = greeting_of(ca, certificate, hello.nonce, hello.text)
+    if not sealed(greeting.coordinator.encode(), greeting.question(), hello.signature):
         raise RefusedError(
             f"the hello was not signed for this federation, that of {ca.name}, by the coordinator whose certificate it "
             "brings. Nothing was told"

@@ -108,9 +108,12 @@ class Proposal:
     def unpack(data: bytes) -> "Proposal":
         try:
             facts = json.loads(data)
-            sizes, columns = tuple(facts["sizes"]), tuple(facts["columns"])
-            return Proposal(str(facts["id"]), str(facts["text"]), sizes, facts["dim"], columns)
-        except (ValueError, KeyError, TypeError, RecursionError):
+            facts["text"].encode()  # half of a character cannot be written down
+            lists = {key: facts[key] for key in ("sizes", "columns")}
+            if not all(isinstance(value, list) for value in lists.values()):
+                raise TypeError("no lists")
+            return Proposal(**{**facts, **{key: tuple(value) for key, value in lists.items()}})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise refused("a proposal is a table of id, text, sizes, dim and columns") from None
 
     @cached_property
@@ -134,7 +137,7 @@ class Proposal:
             return Kept(self, read_text(config))
         write_text(config, self.text)
         try:
-            kept = Kept(self, read_text(config))
+            kept = Kept(self, asked(config))
         except BaseException:
             config.unlink()
             raise
@@ -186,6 +189,15 @@ def read_text(path: Path) -> Config:
             "writes is accepted"
         )
     check_seed(config)
+    return config
+
+
+def asked(path: Path) -> Config:
+    """Read the config that a letter brought; whatever is wrong with it is refused."""
+    try:
+        parties_of(config := read_text(path))
+    except ConfigError as error:
+        raise refused(str(error)) from None
     return config
 
 

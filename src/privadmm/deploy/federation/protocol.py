@@ -2,13 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from privadmm.errors import Kind, RefusedError
 
-T = TypeVar("T")
 Letter = Mapping[str, str | int | bytes]
 LETTER = "letter"  # name of the record in a Flower message that carries a letter
 HASH = re.compile("[0-9a-f]{64}")
@@ -37,19 +35,12 @@ class Greeting:
         return json.dumps([*start, self.federation, self.coordinator, self.nonce, self.proposal]).encode()
 
 
-def _reader(kind: type[T], name: str) -> Callable[[Letter, str], T]:
-    """Make a function that returns a field of a letter, or raises ValueError if it is missing or of another type."""
-
-    def read(letter: Letter, key: str) -> T:
-        value = letter.get(key)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise ValueError(f"the letter has no {name} {key!r}")
-        return value
-
-    return read
-
-
-text, whole, data = _reader(str, "text"), _reader(int, "whole number"), _reader(bytes, "bytes")
+def text(letter: Letter, key: str) -> str:
+    """One text of a party's answer; a ValueError if it is missing or of another type."""
+    value = letter.get(key)
+    if not isinstance(value, str):
+        raise ValueError(f"the letter has no text {key!r}")
+    return value
 
 
 def receipt_content(receipt: tuple[str, int, int, str], epoch: str) -> bytes:

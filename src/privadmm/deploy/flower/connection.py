@@ -109,6 +109,7 @@ def own_connection() -> Connection:
     from privadmm.deploy.federation.keys import fingerprint
     from privadmm.deploy.federation.party import read
     from privadmm.deploy.federation.signing import public_of
+    from privadmm.errors import visible
 
     parser = argparse.ArgumentParser(add_help=False)
     for option in ("--superlink", "--auth-supernode-private-key", "--node-config"):
@@ -119,7 +120,7 @@ def own_connection() -> Connection:
     key = fingerprint(public_of(Path(given.auth_supernode_private_key)))
 
     def tell(line: str) -> None:
-        print(f"privadmm: {line}", file=sys.stderr, flush=True)
+        print(f"privadmm: {visible(line)}", file=sys.stderr, flush=True)
 
     return Connection(name, given.superlink, key, tell, str(party.folder / REPLY))
 

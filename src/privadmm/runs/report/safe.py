@@ -1,18 +1,18 @@
 """Texts from outside, made fit for a page: nothing in them can be markup, reverse what stands beside it, or hide."""
 
-import unicodedata
 from html import escape
+
+from privadmm.errors import visible as spelt_out
 
 LONGEST = 2000  # characters of a paragraph that are shown; the machine-readable twin has all of them
 SHORT = 300  # characters of a name, a purpose, a cell
-HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, marks of direction, and what has no glyph
 
 
 def visible(text: object, longest: int = LONGEST) -> str:
     """Show hidden characters by their numbers, and of a very long text its beginning."""
     told = str(text)
     cut = told if len(told) <= longest else f"{told[:longest]}… ({len(told)} characters)"
-    return "".join(f"\\u{ord(sign):04x}" if unicodedata.category(sign) in HIDDEN else sign for sign in cut)
+    return spelt_out(cut, "\u00a0")  # a space that keeps words together is seen as one
 
 
 def safe(text: object, longest: int = LONGEST) -> str:

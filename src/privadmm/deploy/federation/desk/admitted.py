@@ -47,9 +47,9 @@ class Admitted:
         write_bytes(self.party.jobs / f"{self.job.id}.admitted", pickle.dumps(self), private=True)
 
 
-def recall(folder: Path, job: str) -> Admitted | None:
+def recall(folder: Path, job: object) -> Admitted | None:
     """The job as it was admitted; None if it was not, or if anything that it was made from has changed since."""
-    if not JOB.fullmatch(job):
+    if not isinstance(job, str) or not JOB.fullmatch(job):
         return None
     path = folder / "jobs" / f"{job}.admitted"
     with contextlib.suppress(Exception):  # whatever is wrong with it, the proposal can be read again

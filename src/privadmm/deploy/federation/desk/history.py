@@ -12,51 +12,20 @@ the ledger, and settles the epochs before it. A receipt and jobs/ID.epoch name t
 proof from an epoch that the ledger does not know locks the ledger once, until the steward's decision settles it.
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from privadmm.data.files import write_text
+from privadmm.deploy.federation.letters import Signed
 from privadmm.deploy.federation.party import Party
-from privadmm.deploy.federation.proposal import JOB, MOST
-from privadmm.deploy.federation.protocol import HASH, MOST_TOLD, Letter, receipt_content, refused, split_signature, text
+from privadmm.deploy.federation.proposal import JOB
+from privadmm.deploy.federation.protocol import HASH, receipt_content, split_signature
 from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 RETIRED = "retired-keys"  # the folder of the public halves of keys that were replaced
 MOST_CHECKED = 1000  # receipts of missing rows whose signatures are looked at: each takes a millisecond
-Signed = tuple[Receipt, str]
-
-
-def told_receipts(letter: Letter) -> list[Signed]:
-    """The receipts that a `begin` brings; entries that no party can have written are left out."""
-    receipts = []
-    for entry in told_list(letter, "receipts"):
-        match entry:
-            case [str(job), int(t), int(phase), str(seen), str(signature)]:
-                whole = 0 <= t <= MOST and 0 <= phase <= MOST
-                if whole and JOB.fullmatch(job) and HASH.fullmatch(seen):
-                    receipts.append(((job, t, phase, seen), signature))
-    return receipts
-
-
-def told_ended(letter: Letter) -> list[str]:
-    """The ids of jobs that a `begin` says are over."""
-    return [job for job in told_list(letter, "ended") if isinstance(job, str) and JOB.fullmatch(job)]
-
-
-def told_list(letter: Letter, key: str) -> list[object]:
-    """A list of limited length in a letter; empty if the letter has none, as from earlier versions."""
-    if key not in letter:
-        return []
-    try:
-        told = json.loads(text(letter, key))
-    except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, list) or len(told) > MOST_TOLD:
-        raise refused(f"{key} of a begin is a list of at most {MOST_TOLD:,} entries")
-    return told
 
 
 def signed_receipt(party: Party, receipt: Receipt, epoch: str) -> str:
@@ -66,7 +35,7 @@ def signed_receipt(party: Party, receipt: Receipt, epoch: str) -> str:
     return f"{epoch}:{seal(party.folder / party.node.key, receipt_content(receipt, epoch))}"
 
 
-def missing(party: Party, ledger: SqliteLedger, receipts: list[Signed]) -> tuple[str, str] | None:
+def missing(party: Party, ledger: SqliteLedger, receipts: Sequence[Signed]) -> tuple[str, str] | None:
     """A proof that the ledger lacks rows, in words for its steward, and the rows' epoch; None without a proof."""
     known, settled = set(ledger.jobs()), set(ledger.settled)
     for path in sorted(party.jobs.glob("*.admitted")):

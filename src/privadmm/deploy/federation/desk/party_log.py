@@ -26,7 +26,7 @@ from privadmm.deploy.federation.desk.spending import spent_and_left
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.proposal import JOB
 from privadmm.deploy.federation.protocol import Letter
-from privadmm.errors import LockedError, PrivadmmError, RefusedError
+from privadmm.errors import LockedError, PrivadmmError, RefusedError, show
 from privadmm.privacy.ledger import NOBODY, Asked
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.refusals import PATIENCE
@@ -44,8 +44,10 @@ def asked(letter: Letter) -> dict[str, str | int]:
     told: dict[str, str | int] = {}
     for key in ("kind", "job", "round", "phase"):
         if key in letter:
-            value = letter[key]
-            told[key] = value if type(value) is int and abs(value) < 2**53 else str(value)[:CUT]
+            value: Any = letter[key]
+            if type(value) is not int or abs(value) >= 2**53:
+                value = value[:CUT] if isinstance(value, str) else show(value)
+            told[key] = value
     if isinstance(number := told.get("round"), int):
         told["round"] = number + 1
     return told

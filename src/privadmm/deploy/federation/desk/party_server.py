@@ -17,7 +17,7 @@ import json
 import sqlite3
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,22 +26,22 @@ from privadmm import __version__
 from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.data.files import write_text
-from privadmm.deploy.federation import party
+from privadmm.deploy.federation import letters, party
 from privadmm.deploy.federation.desk.admitted import Admitted, recall
 from privadmm.deploy.federation.desk.agreement import disagreement
 from privadmm.deploy.federation.desk.approvals import Proposals
-from privadmm.deploy.federation.desk.history import begins, missing, signed_receipt, told_ended, told_receipts
+from privadmm.deploy.federation.desk.history import begins, missing, signed_receipt
 from privadmm.deploy.federation.desk.party_log import Line, asked, full, note
 from privadmm.deploy.federation.desk.peers import accept, own_entry
 from privadmm.deploy.federation.desk.records import Held, bound_of, check_told, told
 from privadmm.deploy.federation.desk.records import held as read_records
 from privadmm.deploy.federation.party import Party
-from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
-from privadmm.deploy.federation.protocol import Letter, data, text, whole
+from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of
+from privadmm.deploy.federation.proposal import asked as read_proposed
+from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.remote_block import Order, check_budget, check_in_full
 from privadmm.engine.block import beside, open_block, reopen_block
 from privadmm.engine.job import Job
-from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local, Vertical
 from privadmm.engine.public import Public
 from privadmm.errors import (
@@ -52,7 +52,6 @@ from privadmm.errors import (
     PrivadmmError,
     RefusedError,
     WaitingError,
-    show,
 )
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, default_limits, identity_of
@@ -92,11 +91,11 @@ def logged(folder: Path, letter: Letter) -> Answer:
 
     try:
         # A job that was admitted is not admitted again for a round, as long as its files are the same.
-        known = recall(folder, text(letter, "job")) if letter.get("kind") == "step" else None
+        known = recall(folder, letter.get("job")) if letter.get("kind") == "step" else None
         desk = Desk(party.read(folder) if known is None else known.party, line)
         who = {"party": desk.party.number}
         line.of(desk.party)
-        said = desk.answer(letter) if known is None else desk.step(letter, known)
+        said = desk.answer(letters.read(letter), known)
         end("answered")
         return {"status": "ok", **who, **said}
     except LockedError as error:
@@ -129,32 +128,27 @@ class Desk:
     party: Party
     line: Line = field(default_factory=Line)
 
-    def answer(self, letter: Letter) -> Answer:
-        known: dict[str, Callable[[Letter], Answer]] = {
-            "hello": self.hello,
-            "begin": self.begin,
-            "roster": self.roster,
-            "step": self.step,
-            "give_up": self.give_up,
-            "end": self.end,
-        }
-        asked = known.get(text(letter, "kind"))
-        if asked is None:
-            raise RefusedError(f"a party answers {', '.join(known)}, and nothing else")
-        return asked(letter)
+    def answer(self, letter: letters.Asked, known: Admitted | None = None) -> Answer:
+        match letter:
+            case letters.Hello():
+                return self.hello(letter)
+            case letters.Begin():
+                return self.begin(letter)
+            case letters.Keys():
+                return self.roster(letter)
+            case letters.Step():
+                return self.step(letter, known)
+            case letters.GiveUp():
+                return self.give_up(letter)
+            case letters.End():
+                return self.end(letter)
 
-    def hello(self, letter: Letter) -> Answer:
+    def hello(self, letter: letters.Hello) -> Answer:
         """Tell the public facts about this party's part in the job."""
-        if (theirs := letter.get("version")) != __version__:  # another version may write proposals in another way
-            raise RefusedError(
-                f"this party has privadmm {__version__} and the coordinator {show(theirs)}, and all of a run have the "
-                f"same version: install the same one everywhere. Nothing was told",
-                "version",
-            )
         self.party.jobs.mkdir(exist_ok=True)
         path = self.party.jobs / "proposed.toml"
-        write_text(path, text(letter, "text"))
-        config = read_text(path)
+        write_text(path, letter.text)
+        config = read_proposed(path)
         self.line.about(build.asked(config))
         parties = parties_of(config)
         self.admitted(parties, config)
@@ -167,20 +161,17 @@ class Desk:
         said = json.dumps(told(self.party, config, parties) | whoever)
         return {"facts": said, "signature": seal(self.party.folder / node.key, greeting.answer(said))}
 
-    def begin(self, letter: Letter) -> Answer:
+    def begin(self, letter: letters.Begin) -> Answer:
         """Set the whole cost aside, or refuse, or wait for the steward. Repeating the letter changes nothing."""
-        proposal = Proposal.unpack(data(letter, "proposal"))
         with self.proposals.alone():
-            return self.begun(letter, proposal)
+            return self.begun(letter, letter.proposal)
 
     @property
     def proposals(self) -> Proposals:
         return Proposals(self.party)
 
-    def begun(self, letter: Letter, proposal: Proposal) -> Answer:
+    def begun(self, letter: letters.Begin, proposal: Proposal) -> Answer:
         """The answer to a `begin`, while no other `begin` is answered."""
-        heads = [(str(job), int(t), int(phase), str(seen)) for job, t, phase, seen in json.loads(text(letter, "heads"))]
-        receipts, ended = told_receipts(letter), told_ended(letter)
         self.admitted(len(proposal.sizes), None)
         if (widest := max(proposal.dim, *proposal.columns, 0)) > (most := self.party.limits.dim):
             why = f"the party accepts messages of up to {most} numbers, and the job has {widest}"
@@ -192,10 +183,10 @@ class Desk:
             self.admit(kept)
             self.agreed()
             with closing(self.opened()) as ledger:
-                if proof := missing(self.party, ledger, receipts):
+                if proof := missing(self.party, ledger, letter.receipts):
                     ledger.lock_behind(*proof)
-                self.check(kept.config, kept.job, heads)
-                self.close(ledger, [job for job in ended if job != proposal.id])
+                self.check(kept.config, kept.job, letter.heads)
+                self.close(ledger, [job for job in letter.ended if job != proposal.id])
                 begins(self.party, ledger, proposal.id)
                 kept.job.afford(ledger)
                 self.proposals.need(proposal, ledger.epoch)  # the last check by public facts
@@ -213,15 +204,14 @@ class Desk:
         Admitted.of(self.party, kept).keep()
         return said
 
-    def roster(self, letter: Letter) -> Answer:
+    def roster(self, letter: letters.Keys) -> Answer:
         """Take all parties' keys of a job with secure sums. A second roster is refused unless it is the same."""
-        id, packed = text(letter, "job"), data(letter, "roster")
-        known = self.admitted_anew(id)
+        known = self.admitted_anew(letter.job)
         if known.job.sums is None:
-            raise RefusedError(f"job {id} has no secure sums, and needs no roster. Nothing was released")
+            raise RefusedError(f"job {letter.job} has no secure sums, and needs no roster. Nothing was released")
         with closing(self.opened()) as ledger:
-            self.need_reserve(ledger, id)
-            accept(self.party, known.job, ledger, packed)
+            self.need_reserve(ledger, letter.job)
+            accept(self.party, known.job, ledger, letter.roster)
         return {}
 
     def need_reserve(self, ledger: SqliteLedger, job: str) -> None:
@@ -229,10 +219,9 @@ class Desk:
         if ledger.reserved(self.party.number, job) is None:
             raise RefusedError(f"nothing was set aside for job {job}: its begin was refused. Nothing was released")
 
-    def step(self, letter: Letter, known: Admitted | None = None) -> Answer:
+    def step(self, letter: letters.Step, known: Admitted | None = None) -> Answer:
         """The released answer, from the ledger if it was given before. Records are read only if it was not."""
-        now = Tick(text(letter, "job"), whole(letter, "round"), whole(letter, "phase"))
-        inbox = received(data(letter, "inbox"))
+        now, inbox = Tick(letter.job, letter.round, letter.phase), letter.inbox
         known = known or self.admitted_anew(now.job)
         job, config, number = known.job, known.config, self.party.number
         self.line.about(job.asked, now.job)
@@ -271,9 +260,9 @@ class Desk:
         policy = replace(policy, limits=policy.limits or default_limits(self.party.policy.mode))
         kept.job.admit(policy, [bound_of(self.party, kept.config)])
 
-    def give_up(self, letter: Letter) -> Answer:
+    def give_up(self, letter: letters.GiveUp) -> Answer:
         """Close a job, unless it released something or failed: then the steward decides."""
-        kept = Kept.at(self.party.jobs, text(letter, "job"))
+        kept = Kept.at(self.party.jobs, letter.job)
         if kept is not None and self.party.has_ledger:
             with closing(self.opened()) as ledger, ledger.turn():
                 if ledger.latest(kept.proposal.id) is None:
@@ -281,13 +270,12 @@ class Desk:
                 self.line.count(self.party, ledger, kept.proposal.id)
         return {}
 
-    def end(self, letter: Letter) -> Answer:
+    def end(self, letter: letters.End) -> Answer:
         """Close a job that is over for good. A job that was never begun here, or is closed, stays as it is."""
-        job = text(letter, "job")
         if self.party.has_ledger:
             with closing(self.opened()) as ledger:
-                self.close(ledger, [job])
-                self.line.count(self.party, ledger, job)
+                self.close(ledger, [letter.job])
+                self.line.count(self.party, ledger, letter.job)
         return {}
 
     def close(self, ledger: SqliteLedger, jobs: Sequence[str]) -> None:
@@ -363,13 +351,6 @@ def edges_of(config: Config, parties: int) -> int:
             return config.graph.edges or 0
         case _:
             return parties
-
-
-def received(sent: bytes) -> Mail:
-    try:
-        return Mail.unpack(sent)
-    except (ValueError, KeyError, TypeError) as error:
-        raise RefusedError("what was sent is no inbox. Nothing was released") from error
 
 
 def held(party: Party, config: Config, made_for: Proposal | Public, anew: bool = False) -> Held:

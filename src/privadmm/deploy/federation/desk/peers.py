@@ -16,7 +16,7 @@ from privadmm.engine.job import Job
 from privadmm.engine.sums import accept_roster, introduced
 from privadmm.errors import ConfigError
 from privadmm.privacy.ledger import Ledger
-from privadmm.privacy.masks import Entry
+from privadmm.privacy.masks import Entry, Roster
 
 
 def pin(folder: Path, number: int) -> Path:
@@ -37,13 +37,13 @@ def own_entry(party: Party, job: Job, ledger: Ledger) -> str:
     return entry.pack()
 
 
-def accept(party: Party, job: Job, ledger: Ledger, packed: bytes) -> None:
+def accept(party: Party, job: Job, ledger: Ledger, roster: Roster) -> None:
     """Take the first roster of a job, if every party in it signed for the job as it was proposed here."""
     try:
         check_pins(party.folder, party.number, job.public.parties)
     except ConfigError as error:
         raise refused(str(error)) from None
-    accept_roster(job, np.array([party.number]), ledger, packed, signed(party.folder, job))
+    accept_roster(job, np.array([party.number]), ledger, roster.pack(), signed(party.folder, job))
 
 
 def signed(folder: Path, job: Job) -> Callable[[Entry, int], bool]:

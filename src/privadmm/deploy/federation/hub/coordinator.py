@@ -22,7 +22,15 @@ from privadmm.deploy.federation.signing import sealed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
 from privadmm.engine.phases import at_parties, heard
-from privadmm.errors import ClusterError, LockedError, MessageError, PrivadmmError, RefusedError, WaitingError
+from privadmm.errors import (
+    ClusterError,
+    LockedError,
+    MessageError,
+    PrivadmmError,
+    RefusedError,
+    WaitingError,
+    visible,
+)
 from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.masks import Entry, Roster
 
@@ -348,7 +356,7 @@ def called(party: int, names: Mapping[int, str]) -> str:
 def told(answer: Letter) -> tuple[str, str]:
     """Kind and message of a party's error, cut and without control characters: a party may send anything."""
     kind, why = (
-        "".join(c if c.isprintable() else " " for c in value[:QUOTED]) if isinstance(value, str) else "nothing said"
+        visible(value[:QUOTED])[:QUOTED] if isinstance(value, str) else "nothing said"
         for value in (answer.get("error"), answer.get("message"))
     )
     return kind, why

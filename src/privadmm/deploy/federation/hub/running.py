@@ -16,7 +16,7 @@ from privadmm.data.files import for_owner
 from privadmm.deploy.federation.hub.state import is_locked, take_lock
 from privadmm.deploy.federation.hub.supervisor import reachable
 from privadmm.deploy.federation.layout import Coordinator, json_table
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, visible
 
 MARK = "running.json"  # names the process that keeps a node or a SuperLink up, which locks the file
 LOOK = 2.0  # seconds between looks at nodes/
@@ -86,7 +86,7 @@ class Registrar(threading.Thread):
     def tell(self, line: str) -> None:
         if line and line != self.said:
             self.said = line
-            print(f"privadmm: {line}", file=sys.stderr, flush=True)
+            print(f"privadmm: {visible(line)}", file=sys.stderr, flush=True)
 
 
 def outcome(printed: str) -> str:

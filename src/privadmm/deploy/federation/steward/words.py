@@ -24,7 +24,7 @@ from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.proposal import Kept, Proposal, read_text
 from privadmm.engine.job import Job
 from privadmm.engine.phases import at_parties
-from privadmm.errors import ConfigError, LockedError, PrivadmmError, RefusedError
+from privadmm.errors import ConfigError, LockedError, PrivadmmError, RefusedError, visible
 from privadmm.privacy.accounting import certified, epsilon, printed, totals
 from privadmm.privacy.events import Spent, less, merge
 from privadmm.privacy.ledger import Asked, affordable
@@ -45,8 +45,7 @@ SHOWN = 100  # jobs and parties that are listed
 
 def plain(text: object, lines: bool = False) -> str:
     """A text in which nothing moves a cursor or turns the direction of reading; such characters are spelt out."""
-    kept = "\n" if lines else ""
-    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in str(text))
+    return visible(text, "\n" if lines else "")
 
 
 def standing(party: Party) -> Facts:

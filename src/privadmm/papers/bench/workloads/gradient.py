@@ -45,12 +45,13 @@ def adult(quick: bool) -> Ready:
     return Ready(lambda: local.gradient(x), reference, floor, data=problems.size(shards), needed=parts)
 
 
-@workload("gradient-many", Line("blas", "two batched products over all parties", Goal("faster", 2.7)))
+@workload("gradient-many", Line("blas", "two batched products over 50 parties at a time", Goal("faster", 2.7)))
 def many(quick: bool) -> Ready:
     """Gradients of 10,000 parties of 50 records, 100 features.
 
-    Fair: the reference is numpy's batched matmul on one (parties, 50, 100) array, which is faster than a loop over
-    parties; both sides have the same array in memory and one thread.
+    Fair: the reference is numpy's batched matmul on one (parties, 50, 100) array, 50 parties at a time, which stay in
+    the processor's cache: that is faster than all of them at once, and than a loop over parties. Both sides have the
+    same array in memory and one thread.
     """
     shards = problems.crowd(1000 if quick else 10_000)
     stack = np.stack([A for A, _ in problems.apiece(shards)])
@@ -59,8 +60,12 @@ def many(quick: bool) -> Ready:
     local = Local(facts, shards)
 
     def batched() -> Floats:
-        g = -y / (1 + np.exp(y * np.matmul(stack, x[:, :, None])[..., 0]))
-        return np.asarray(np.matmul(g[:, None, :], stack)[:, 0] * (len(stack) / y.size))
+        slopes = np.empty(x.shape)
+        for first in range(0, len(stack), 50):
+            part = slice(first, first + 50)
+            g = -y[part] / (1 + np.exp(y[part] * np.matmul(stack[part], x[part, :, None])[..., 0]))
+            slopes[part] = np.matmul(g[:, None, :], stack[part])[:, 0]
+        return slopes * (len(stack) / y.size)
 
     floor = Floor(problems.size(shards), 4.0 * shards.cells)
     reference = {"blas": Reference(batched, alike(1e-11))}

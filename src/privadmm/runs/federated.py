@@ -28,7 +28,7 @@ from privadmm.engine.job import Job, train
 from privadmm.engine.phases import check_departure
 from privadmm.engine.sums import check_without
 from privadmm.errors import ClusterError
-from privadmm.runs.charges import charges
+from privadmm.runs.charges import charges, last_rounds
 from privadmm.runs.earlier import earlier
 from privadmm.runs.ending import finish, resumable
 from privadmm.runs.reporting import Report, Silent
@@ -90,14 +90,16 @@ def federate(config: Config, post: Post, asked: Asked, report: Report | None = N
             if missing:
                 check_absent(job, done, list(gone), list(missing))
             report.tell("the cost is set aside at every party")
-            cluster.begin(job, proposal, directory.heads(), directory.roster, earlier(asked.place, report.tell))
+            heads = directory.heads()
+            cluster.begin(job, proposal, heads, directory.roster, earlier(asked.place, report.tell))
             write_json(directory.parties, [asdict(facts) for facts in known])
-            report.begun(job, done, gone)
+            report.begun(job, done, gone, last_rounds(heads))
             callbacks = [*directory.callbacks(job, cluster, config.run.checkpoint_every), report.round]
             progress = train(job, cluster, callbacks, reached)
         # What each party released in this run; of one that left, with the answer that did not arrive here.
         order, gone_from = ("party", "records", "events", "epsilon"), dict(progress.mail.absent.tolist())
-        paid = [{key: row[key] for key in order} for row in charges(job, gone_from)]
+        counted = charges(job, gone_from, last_rounds(directory.heads()))
+        paid = [{key: row[key] for key in order} for row in counted]
         finished = finish(
             directory,
             job,

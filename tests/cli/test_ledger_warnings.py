@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 
 from ledgers import released
+from privadmm.cli.views import jobs, ledger_text, steward
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.events import Gaussian
 from privadmm.privacy.meaning import large_delta
+from privadmm.privacy.policy import Budget, Policy
+from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.runs.report import ledgers as ledgers_of_reports
 from small_runs import Place
 
 
@@ -53,6 +57,16 @@ def test_show_says_whose_epsilon_it_is(place: Place) -> None:
         shown = flat(place.call("ledger", "show", path).out)
         assert "one party's part" in shown
         assert said in shown
+
+
+def test_the_epsilon_of_labels_is_shown_rounded_up(tmp_path: Path) -> None:
+    path, budget = tmp_path / "ledger", Budget(1.0, 1e-5)
+    SqliteLedger(path, [0], Policy(budget, label_epsilon=1.2345644), "simulation").close()
+    view = steward.overview(path)
+    assert "epsilon = 1.23457" in ledger_text.as_text(view)
+    assert "randomised, epsilon 1.23457" in [value for _, value, _ in ledgers_of_reports.policy(view)]
+    told = {"private": True, "label_holder": {"epsilon": 1.2345644}}
+    assert ("labels", "randomised once, epsilon = 1.23457") in jobs.of_people(told)
 
 
 def test_show_of_a_folder_names_the_ledgers_it_warns_of(place: Place, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def sort(spent: Spent) -> Sorted:
     # An argmin whose noise is on a grid has a cover on a grid: without one, all of them are continuous.
     inside = (WIDE if early else each) * argmins if outputs or early else 0.0
     inside += WIDE * shared
-    lost = math.fsum(count * event.delta for event, count in spent if isinstance(event, Lost))
+    lost = curves.plain_sum((event.delta, count) for event, count in spent if isinstance(event, Lost))
     return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), each * outputs + inside, lost, inside)
 
 

@@ -47,10 +47,12 @@ def of_people(r: dict[str, Any]) -> Facts:
         total = f"epsilon = {printed(r['per_person'])} at delta = {r['delta']:g}"
         person = f"{total}, over all parties together: a person has a row at each"
     if r["private"] and "label_holder" in r:
-        labels = screen.given("randomised once, epsilon = {:g}", r["label_holder"]["epsilon"]) or (
+        labels = (
             "[bold red]labels are not protected[/]: what the coordinator sends is derived from them; "
             "\\[privacy] label_epsilon would randomise them"
         )
+        if (own := r["label_holder"]["epsilon"]) is not None:
+            labels = f"randomised once, epsilon = {printed(own, '.6g')}"
     return [("per person", person), ("labels", labels)]
 
 

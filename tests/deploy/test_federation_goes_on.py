@@ -1,6 +1,7 @@
 """A run that ended because a party was gone goes on without it when it is resumed so, and nobody's release is lost."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,20 @@ def test_what_a_party_paid_after_the_last_checkpoint_counts(tables: Any, tmp_pat
     exported = json.loads((Path(result["out"]) / "ledger.json").read_text())["parties"][1]["epsilon"]
     assert gone["epsilon"] >= spent
     assert exported >= spent
+
+
+def test_an_error_counts_what_was_paid_after_the_last_checkpoint(tmp_path: Path) -> None:
+    """Where secure sums cannot go on without who is missing, it says what each party has spent at most."""
+    made = federated(tmp_path, with_changes(SUMS, {"privacy": {"fewest": 4}}))
+    job = made.made.coordinator.job
+    job.write_text(job.read_text().replace("[run]", "[run]\ncheckpoint_every = 5"))
+    with pytest.raises(ClusterError, match="gone"):
+        made.run(ending(Desks(made.folders), 3))
+    with pytest.raises(AbsentError, match="at least") as refused:
+        made.run(Without(made.folders), resume=True, timeout=0.2, absent="continue")
+    said = re.search(r"has spent epsilon = (\S+) at most", str(refused.value))
+    assert said is not None
+    assert float(said[1]) >= verify(made.ledgers[1]).epsilon[1]
 
 
 def test_a_run_begins_with_all_and_may_then_lose_one_in_its_first_round(tmp_path: Path) -> None:

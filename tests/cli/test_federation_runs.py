@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from federations import Desks, Federated, federated
+from federations import Desks, Federated, ending, federated
 from privadmm.cli.views.runs_of_federation import milestone
 from privadmm.config.file import read
 from privadmm.deploy.federation.hub import state
@@ -18,7 +18,7 @@ from privadmm.deploy.federation.hub.state import Status, Wanted, driving, note, 
 from privadmm.deploy.federation.hub.supervisor import Resumption
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.health import of_coordinator
-from privadmm.errors import CheckpointError, ConfigError, RefusedError
+from privadmm.errors import CheckpointError, ClusterError, ConfigError, RefusedError
 from privadmm.privacy.verification import verify
 from privadmm.runs.asking import start
 from privadmm.runs.federated import Asked, end, federate
@@ -101,6 +101,23 @@ def test_a_report_of_a_run(made: Federated, folder: Path, place: Place) -> None:
     assert {"pid", "beat", "started", "seconds_left"} <= seen[0].keys()
     events = [json.loads(line)["event"] for line in (folder / "log").read_text().splitlines()]
     assert [event for event in events if event.startswith("round")] == [f"round {t + 1} of {ROUNDS}" for t in range(6)]
+
+
+def test_a_status_counts_what_was_paid_after_the_last_checkpoint(made: Federated, folder: Path) -> None:
+    """A run that is resumed repeats rounds that are paid for: no figure on the way may leave them out."""
+    job = made.made.coordinator.job
+    job.write_text(job.read_text().replace("[run]", "[run]\ncheckpoint_every = 5"))
+    with pytest.raises(ClusterError, match="gone"):
+        made.run(ending(Desks(made.folders), 3))
+    said: list[float] = []
+
+    def look(party: int, letter: Letter) -> None:
+        if letter["kind"] == "step":
+            said.append(json.loads((folder / "status.json").read_text())["parties"][1]["epsilon_spent"])
+
+    before = verify(made.ledgers[1]).epsilon[1]
+    reported(made, Desks(made.folders, before=look), resume=True)
+    assert min(said) >= before > 0
 
 
 @pytest.mark.parametrize("asked", ["begin", "hello"])

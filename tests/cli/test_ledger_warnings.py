@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ledgers import released
+from privadmm.cli.views import jobs, ledger_text, steward
+from privadmm.data.frame import Frame
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.events import Gaussian
 from privadmm.privacy.meaning import large_delta
+from privadmm.privacy.policy import Budget, Policy
+from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.runs.model import Model
+from privadmm.runs.report import ledgers as ledgers_of_reports
 from small_runs import Place
 
 
@@ -53,6 +60,24 @@ def test_show_says_whose_epsilon_it_is(place: Place) -> None:
         shown = flat(place.call("ledger", "show", path).out)
         assert "one party's part" in shown
         assert said in shown
+
+
+def test_the_epsilon_of_labels_is_shown_rounded_up(tmp_path: Path) -> None:
+    path, budget = tmp_path / "ledger", Budget(1.0, 1e-5)
+    SqliteLedger(path, [0], Policy(budget, label_epsilon=1.2345644), "simulation").close()
+    view = steward.overview(path)
+    assert "epsilon = 1.23457" in ledger_text.as_text(view)
+    assert "randomised, epsilon 1.23457" in [value for _, value, _ in ledgers_of_reports.policy(view)]
+    told = {"private": True, "label_holder": {"epsilon": 1.2345644}}
+    assert ("labels", "randomised once, epsilon = 1.23457") in jobs.of_people(told)
+
+
+def test_a_delta_beside_an_epsilon_is_shown_rounded_up() -> None:
+    """At a smaller one the epsilon would be too small."""
+    cost = {"private": True, "epsilon": 1.0, "delta": 1.2345644e-6}
+    assert "delta = 1.23457e-06" in jobs.guarantee(cost)
+    frame = Frame(1.0, 0.0, ("age",), ("no", "yes"))
+    assert "delta = 1.23457e-06" in repr(Model(np.ones(1), frame, "dp_admm", "simulation", 1.0, 1.2345644e-6))
 
 
 def test_show_of_a_folder_names_the_ledgers_it_warns_of(place: Place, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A run that ended because a party was gone goes on without it when it is resumed so, and nobody's release is lost."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,44 @@ def test_an_answer_that_came_too_late_counts_as_paid(tables: Any, tmp_path: Path
     assert gone["epsilon"] >= spent
     assert exported >= spent
     assert gone["epsilon"] < gone["set_aside"]
+
+
+@pytest.mark.parametrize("tables", [STAR, SUMS], ids=["star", "secure sum"])
+def test_what_a_party_paid_after_the_last_checkpoint_counts(tables: Any, tmp_path: Path) -> None:
+    """It answered a round that the others never heard of, and that the checkpoint does not have."""
+
+    class Torn(Desks):
+        def exchange(self, letters: Any, seconds: float) -> dict[int, Letter]:
+            if all(letter.get("round") == 1 for letter in letters.values()):
+                super().exchange({101: letters[101]}, seconds)
+                raise ClusterError("gone")
+            return super().exchange(letters, seconds)
+
+    made = federated(tmp_path, tables)
+    job = made.made.coordinator.job
+    job.write_text(job.read_text().replace("[run]", "[run]\ncheckpoint_every = 4"))
+    with pytest.raises(ClusterError, match="gone"):
+        made.run(Torn(made.folders))
+    result = made.run(Without(made.folders), resume=True, timeout=0.2, absent="continue")
+    (gone,) = result["absent"]
+    spent = verify(made.ledgers[1]).epsilon[1]
+    exported = json.loads((Path(result["out"]) / "ledger.json").read_text())["parties"][1]["epsilon"]
+    assert gone["epsilon"] >= spent
+    assert exported >= spent
+
+
+def test_an_error_counts_what_was_paid_after_the_last_checkpoint(tmp_path: Path) -> None:
+    """Where secure sums cannot go on without who is missing, it says what each party has spent at most."""
+    made = federated(tmp_path, with_changes(SUMS, {"privacy": {"fewest": 4}}))
+    job = made.made.coordinator.job
+    job.write_text(job.read_text().replace("[run]", "[run]\ncheckpoint_every = 5"))
+    with pytest.raises(ClusterError, match="gone"):
+        made.run(ending(Desks(made.folders), 3))
+    with pytest.raises(AbsentError, match="at least") as refused:
+        made.run(Without(made.folders), resume=True, timeout=0.2, absent="continue")
+    said = re.search(r"has spent epsilon = (\S+) at most", str(refused.value))
+    assert said is not None
+    assert float(said[1]) >= verify(made.ledgers[1]).epsilon[1]
 
 
 def test_a_run_begins_with_all_and_may_then_lose_one_in_its_first_round(tmp_path: Path) -> None:

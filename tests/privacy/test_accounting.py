@@ -1,8 +1,10 @@
 """Events to (epsilon, delta): the published figures, an independent accountant, and laws."""
 
 import math
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -192,6 +194,25 @@ def discretised(mu: float, pure: tuple[tuple[float, int], ...], grid: float = 1e
     for part in parts[1:]:
         result = result.compose(part)
     return result
+
+
+@pytest.mark.parametrize("each", [1e-12, 2e-8, 1e-3, 0.3, 40.0, 900.0])
+@pytest.mark.parametrize("alpha", [1 + 1e-6, 1.5, 40.0, 3e5])
+def test_the_renyi_curve_of_a_small_pure_release_loses_no_digits(each: float, alpha: float) -> None:
+    """A million of them are summed, so what cancels in one would show in an epsilon."""
+    from mpmath import cosh, log, mp, mpf
+
+    with mp.workdps(60):
+        exact = (log(cosh((mpf(alpha) - 0.5) * mpf(each))) - log(cosh(mpf(each) / 2))) / (mpf(alpha) - 1)
+        assert abs(float(curves.pure_rdp(np.array([alpha]), each)[0] / exact - 1)) < 1e-12
+
+
+@pytest.mark.parametrize(("each", "count"), [(3e-7, 7), (7e-8, 3), (1.1e-6, 5)])
+def test_deltas_of_lost_rows_are_added_up_upwards(each: float, count: int) -> None:
+    """A ledger's delta may be above them by less than their last digit, and then nothing is left of it."""
+    spent, whole = ((Lost(1.0, each), count),), count * Fraction(each)
+    assert float(whole) < whole <= Fraction(accounting.sort(spent).lost)
+    assert epsilon(spent, math.nextafter(float(whole), 1.0)) == math.inf
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.5])

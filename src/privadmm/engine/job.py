@@ -282,8 +282,14 @@ def check_holding(algorithm: Algorithm, columns: bool) -> None:
         )
 
 
-def train(job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progress: Progress | None = None) -> Progress:
-    return drive(parties, job.algorithm, job.public, callbacks, progress)
+def train(
+    job: Job,
+    parties: Cluster,
+    callbacks: Sequence[Callback] = (),
+    progress: Progress | None = None,
+    asked: int = 0,
+) -> Progress:
+    return drive(parties, job.algorithm, job.public, callbacks, progress, asked)
 
 
 def weights(job: Job, progress: Progress) -> Floats:

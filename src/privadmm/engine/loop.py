@@ -142,8 +142,12 @@ def drive(
     public: Public,
     callbacks: Sequence[Callback] = (),
     progress: Progress | None = None,
+    asked: int = 0,
 ) -> Progress:
-    """Run the rounds that are left. After an interrupt at any point, a later call goes on from the last checkpoint."""
+    """Run the rounds that are left. After an interrupt at any point, a later call goes on from the last checkpoint.
+
+    `asked`: how many rounds earlier calls may have asked for.
+    """
     if progress is None:
         memory, mail = algorithm.start(public)
         progress = Progress(0, memory, mail, arrays.digest(b""))
@@ -159,7 +163,7 @@ def drive(
                     sent = cluster.step(t, number, mail)
                     mail = roll_call(t, phase.message(public, t), algorithm, public, absent, sent)
                     if public.privacy.sum is not None:
-                        together = opened(algorithm, public, t, absent, mail)
+                        together = opened(algorithm, public, t, absent, mail, asked)
                         if together is None:  # the round is lost: only who is present changes
                             released = replace(Mail.empty(), absent=mail.absent)
                             transcript = arrays.digest(transcript.encode(), *released.pieces())

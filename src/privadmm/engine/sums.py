@@ -173,22 +173,26 @@ def summing(job: "Job", plan: Sums, at: sums.At, inbox: Mail, masker: Masker | N
 # What the driver does
 
 
-def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mail) -> Mail | None:
+def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mail, asked: int = 0) -> Mail | None:
     """The sum of round t as one row; None if a message is missing, so that the sum cannot be read.
 
     `before` lists who was absent already. Refused if the job cannot go on without this sum, or with so few parties.
+    `asked` as for `check_without`.
     """
     plan = planned_sums(algorithm, public)
     assert plan is not None
     everybody = present(public, before)
     if np.array_equal(mail.senders, everybody):
         return Mail(everybody, sums.opened(mail.values, len(everybody), plan.step), mail.absent)
-    check_without(algorithm, public, t, everybody, mail.senders)
+    check_without(algorithm, public, t, everybody, mail.senders, asked)
     return None
 
 
-def check_without(algorithm: Algorithm, public: Public, t: int, before: Ints, here: Ints) -> None:
-    """Refuse to go on without the sum of round t, for which only `here` of `before` answered, if the job needs it."""
+def check_without(algorithm: Algorithm, public: Public, t: int, before: Ints, here: Ints, asked: int = 0) -> None:
+    """Refuse to go on without the sum of round t, for which only `here` of `before` answered, if the job needs it.
+
+    `asked`: how many rounds a run that was interrupted may have asked for already.
+    """
     plan = planned_sums(algorithm, public)
     assert plan is not None
     gone = np.setdiff1d(before, here).tolist()
@@ -202,13 +206,13 @@ def check_without(algorithm: Algorithm, public: Public, t: int, before: Ints, he
         else "every later round needs that sum"
     )
     over = "the job ends here, unless that answer comes after all when the run is resumed"
-    raise AbsentError(f"{lost}; {why}: {over}. {cost(algorithm, public, t)}")
+    raise AbsentError(f"{lost}; {why}: {over}. {cost(algorithm, public, max(t + 1, asked))}")
 
 
-def cost(algorithm: Algorithm, public: Public, t: int) -> str:
-    """What the rounds up to this one have cost, as a sentence."""
+def cost(algorithm: Algorithm, public: Public, rounds: int) -> str:
+    """What so many rounds have cost, as a sentence."""
     assert isinstance(public.privacy, Target)
-    tallies = totals({at: rows for at, rows in algorithm.plan(public).items() if at[0] <= t}, public.parties)
+    tallies = totals({at: rows for at, rows in algorithm.plan(public).items() if at[0] < rounds}, public.parties)
     copies = [tuple((event, public.privacy.copies * n) for event, n in tally) for tally in tallies]
     spent = worst(public.in_all(copies), public.privacy.delta)
     few = public.privacy.sum.tolerated(public.parties) if public.privacy.sum else 0

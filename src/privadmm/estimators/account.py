@@ -82,7 +82,7 @@ class Spending:
         place = self.path or "in memory"
         lines = [
             f"{self.fits} fit{'' if self.fits == 1 else 's'} on this account ({place})",
-            f"  spent   epsilon = {printed(self.epsilon)} at delta = {self.delta:g}, all fits composed",
+            f"  spent   epsilon = {printed(self.epsilon)} at delta = {printed(self.delta, '.6g')}, all fits composed",
             f"  budget  epsilon = {self.budget:g}",
             f"  left    a fit of up to epsilon = {math.floor(self.largest_next * 1e4) / 1e4:g} (with Gaussian noise)",
             f"  counts  {self.adjacency} neighbours",

@@ -14,7 +14,7 @@ def summary(fitted: Any) -> str:
     model, job = fitted.models_[0], fitted.jobs_[0]
     promise = "NOT PRIVATE: no epsilon covers this model"
     if fitted.private_:
-        figures = f"epsilon = {printed(fitted.epsilon_)} at delta = {fitted.delta_:g}{model.condition}"
+        figures = f"epsilon = {printed(fitted.epsilon_)} at delta = {printed(fitted.delta_, '.6g')}{model.condition}"
         promise = f"{figures}, {job.public.privacy.adjacency} neighbours"
     rows = {
         "privacy": promise,
@@ -25,7 +25,7 @@ def summary(fitted: Any) -> str:
     if (account := account_of(fitted.ledger)) is not None:
         total = account.total()
         spent = f"epsilon = {printed(total.epsilon)} of {total.budget:g} in {amount(total.fits, 'fit')}"
-        rows["ledger"] = f"{spent}, at delta = {total.delta:g}"
+        rows["ledger"] = f"{spent}, at delta = {printed(total.delta, '.6g')}"
     rows |= {f"note {number}": words for number, words in enumerate(model.caveats, start=1)}
     cells = "".join(
         f'<tr><th scope="row" style="text-align:left">{safe(name)}</th>'

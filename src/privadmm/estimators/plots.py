@@ -92,10 +92,11 @@ def privacy(fitted: Any, ax: Any) -> Any:
     )
     if (account := account_of(fitted.ledger)) is not None:
         total = account.total()
-        words = f"the ledger after {amount(total.fits, 'fit')}, {printed(total.epsilon)} at delta = {total.delta:g}"
+        cost = f"{printed(total.epsilon)} at delta = {printed(total.delta, '.6g')}"
+        words = f"the ledger after {amount(total.fits, 'fit')}, {cost}"
         ax.axhline(total.epsilon, color=LIGHT.muted, linestyle="--", linewidth=1, label=words)
         ax.axhline(total.budget, color=LIGHT.ink, linewidth=1, label=f"the ledger's budget, {total.budget:g}")
-    ax.set(xlabel="round", ylabel=f"epsilon (delta = {fitted.delta_:g})", ylim=(0, None))
+    ax.set(xlabel="round", ylabel=f"epsilon (delta = {printed(fitted.delta_, '.6g')})", ylim=(0, None))
     finish(ax)
     return ax
 

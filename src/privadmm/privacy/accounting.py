@@ -136,7 +136,7 @@ def sort(spent: Spent) -> Sorted:
     # An argmin's cover is on a grid if the noise inside is. So without outputs on a grid, that noise is continuous.
     inside = (WIDE if early else per_release) * argmins if outputs or early else 0.0
     inside += WIDE * shared
-    lost = math.fsum(count * event.delta for event, count in spent if isinstance(event, Lost))
+    lost = curves.plain_sum((event.delta, count) for event, count in spent if isinstance(event, Lost))
     return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), per_release * outputs + inside, lost, inside)
 
 

@@ -97,8 +97,8 @@ def mixed_epsilon(mu: float, pure: Sequence[tuple[float, int]], delta: float) ->
 
 
 def plain_sum(pure: Iterable[tuple[float, int]]) -> float:
-    """The sum of all epsilons, rounded up."""
-    exact = sum((count * Fraction(eps) for eps, count in pure), Fraction(0))
+    """The sum of so many of each of these numbers, rounded up."""
+    exact = sum((count * Fraction(each) for each, count in pure), Fraction(0))
     nearest = float(exact)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
@@ -160,10 +160,16 @@ def gaussian_rdp(alpha: Floats, mu: float) -> Floats:
 
 
 def pure_rdp(alpha: Floats, epsilon: float) -> Floats:
-    """The curve of randomised response, the worst pure release: ln(p^a q^(1-a) + q^a p^(1-a))/(a - 1), a = alpha."""
-    p, q = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
-    curve: Floats = np.logaddexp(alpha * p + (1 - alpha) * q, alpha * q + (1 - alpha) * p) / (alpha - 1)
-    return curve
+    """The curve of randomised response, the worst pure release: ln(p^a q^(1-a) + q^a p^(1-a))/(a - 1), a = alpha.
+
+    With p/q = e^epsilon that is ln cosh((a - 1/2) epsilon) - ln cosh(epsilon/2), over a - 1. A million small ones are
+    summed, so it is written in a form in which nothing cancels.
+    """
+    s = np.minimum(alpha * epsilon, 600.0) / 2
+    t = np.minimum((alpha - 1) * epsilon, 600.0) / 2
+    near = np.log1p(2 * np.sinh(s) * np.sinh(t) / np.cosh(min(epsilon / 2, 300.0))) / (alpha - 1)
+    far = epsilon + (np.log1p(np.exp(-(2 * alpha - 1) * epsilon)) - math.log1p(math.exp(-epsilon))) / (alpha - 1)
+    return np.where(alpha * epsilon < 600, near, far)
 
 
 def objective_rdp(alpha: Floats, ratio: Floats | float, w: Floats | float) -> Floats:

@@ -109,7 +109,7 @@ def _spent(path: Path) -> str:
         most = max(verify(path).epsilon.values())
     except LedgerError:
         return "which cannot be read now"
-    return f"which has spent epsilon = {printed(most, '.6g')} at delta = {known.policy.budget.delta:g}"
+    return f"which has spent epsilon = {printed(most, '.6g')} at delta = {printed(known.policy.budget.delta, '.6g')}"
 
 
 def _spent_by_anchor(anchor: AnchorFile) -> str:
@@ -122,4 +122,4 @@ def _spent_by_anchor(anchor: AnchorFile) -> str:
     if known is None or budget is None or not known.aside:
         return ""
     most = max(epsilon(spent, budget.delta) for spent in set(known.aside.values()))
-    return f"; epsilon = {printed(most, '.6g')} was spent or set aside at delta = {budget.delta:g}"
+    return f"; epsilon = {printed(most, '.6g')} was spent or set aside at delta = {printed(budget.delta, '.6g')}"

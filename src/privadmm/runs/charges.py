@@ -1,6 +1,6 @@
 """What a job charges each party: for all its rounds, or for those before it left."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,19 @@ from privadmm.engine.job import Job
 from privadmm.engine.loop import Progress
 from privadmm.privacy.accounting import certified, totals
 from privadmm.privacy.events import Spent, tables
+from privadmm.privacy.ledger_file import Receipt
 
 
-def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
+def charges(job: Job, leave: Mapping[int, int], heard: Mapping[int, int] | None = None) -> list[dict[str, Any]]:
     """Events and epsilon of each party; `leave` tells from which round on, counted from 0, a party is absent.
 
-    Of its `records` it trains on those that are not `held_out` for a private evaluation.
+    Of its `records` it trains on those that are not `held_out` for a private evaluation. `heard` as for
+    `spent_until_it_left`.
     """
     sizes, parties, held_out = job.public.sizes, [], held_out_by(job)
     for party, spent in enumerate(job.costs):
         if party in leave:
-            spent = spent_until_it_left(job, party, leave[party])
+            spent = spent_until_it_left(job, party, leave, heard)
         parties.append(
             {
                 "party": party,
@@ -50,27 +52,49 @@ def spent_before(job: Job, party: int, round: int) -> Spent:
     return totals(before, job.public.parties)[party]
 
 
-def spent_until_it_left(job: Job, party: int, first: int) -> Spent:
-    """Events of a party from which no answer came from this round on: at most what it has paid.
+def spent_until_it_left(job: Job, party: int, gone: Mapping[int, int], heard: Mapping[int, int] | None = None) -> Spent:
+    """Events of a party that is gone, from which no answer came from that round on: at most what it has paid.
 
     The answer of that round may have been made, paid for, and lost, or may have come too late: unless a simulation
-    declares that there was none, it counts.
+    declares that there was none, it counts. A run that was interrupted may have asked for more rounds than its
+    checkpoint has: `heard` tells the last round, by the first party of a block, of which a receipt is kept.
     """
-    return spent_before(job, party, first + (party not in job.leave))
+    if party in job.leave:
+        return spent_before(job, party, gone[party])
+    block = max((first for first in heard or () if first <= party and gone.get(first) == gone[party]), default=party)
+    return spent_before(job, party, max(gone[party] + 1, rounds_paid(block, heard)))
 
 
-def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) -> dict[str, Any]:
+def rounds_paid(block: int, heard: Mapping[int, int] | None) -> int:
+    """The most rounds that a block can have paid for, by its receipts: these, and one more.
+
+    A round is asked for once the receipts of the round before are kept.
+    """
+    return heard[block] + 2 if heard and block in heard else 0
+
+
+def last_rounds(heads: Sequence[tuple[Receipt, int]]) -> dict[int, int]:
+    """The last round, counted from 0, of which there is a receipt: by the first party of each block."""
+    heard: dict[int, int] = {}
+    for (_, round, _, _), first in heads:
+        heard[first] = max(round, heard.get(first, round))
+    return heard
+
+
+def absences(
+    job: Job, progress: Progress, reasons: Mapping[int, str] | None, heard: Mapping[int, int] | None = None
+) -> dict[str, Any]:
     """Fields of a result on parties that left: when, what they had paid at most, what was set aside for them.
 
     Empty where everybody stayed. `reasons` are those that a coordinator has for each of them. The round in which
-    somebody left a secure sum is lost.
+    somebody left a secure sum is lost. `heard` as for `spent_until_it_left`.
     """
     absent = progress.mail.absent
     if not len(absent):
         return {}
-    whole, rows = job.costs, []
-    for party, first in absent.tolist():
-        spent = spent_until_it_left(job, party, first)
+    whole, rows, gone = job.costs, [], dict(absent.tolist())
+    for party, first in gone.items():
+        spent = spent_until_it_left(job, party, gone, heard)
         paid, aside = certified(spent, job.delta), certified(whole[party], job.delta)
         row = {"party": party, "from_round": first + 1, "epsilon": paid, "set_aside": aside, "job": job.id}
         if reasons is not None:

@@ -20,7 +20,7 @@ from privadmm.privacy.events import merge_all, untabled
 from privadmm.privacy.ledger_file import utc_now
 from privadmm.privacy.meaning import large_epsilon
 from privadmm.runs import plots, private_evaluation
-from privadmm.runs.charges import absences
+from privadmm.runs.charges import absences, last_rounds
 from privadmm.runs.metrics import Row
 from privadmm.runs.model import Model, notices
 from privadmm.runs.regression import chosen
@@ -177,7 +177,7 @@ def finish(
         **({} if expected is None else {"expected": expected}),
         **({} if (problem := job.weak_promise()) is None else {"epsilon_warning": problem}),
         **({} if (problem := job.weak_delta()) is None else {"delta_warning": problem}),
-        **absences(job, progress, reasons),
+        **absences(job, progress, reasons, last_rounds(directory.heads())),
         **({} if versions is None else {"versions": dict(versions)}),
         "ledger": ledger,
         **({"ended": utc_now()} if mode == "deployment" else {}),

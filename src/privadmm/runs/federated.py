@@ -28,7 +28,7 @@ from privadmm.engine.job import Job, train
 from privadmm.engine.phases import check_departure
 from privadmm.engine.sums import check_without
 from privadmm.errors import ClusterError
-from privadmm.runs.charges import charges
+from privadmm.runs.charges import charges, last_rounds, rounds_paid
 from privadmm.runs.earlier import earlier
 from privadmm.runs.ending import finish, resumable
 from privadmm.runs.reporting import Report, Silent
@@ -87,17 +87,21 @@ def federate(config: Config, post: Post, asked: Asked, report: Report | None = N
         with resumable(directory, asked.resume, lambda: nullcontext(cluster), lambda cluster: cluster.keeps_its_id):
             reached = directory.progress(job)
             done = 0 if reached is None else reached.round
+            heads = directory.heads()
+            heard = last_rounds(heads)
+            asked_for = max((rounds_paid(party, heard) for party in heard), default=0)
             if missing:
-                check_absent(job, done, list(gone), list(missing))
+                check_absent(job, done, list(gone), list(missing), asked_for)
             report.tell("the cost is set aside at every party")
-            cluster.begin(job, proposal, directory.heads(), directory.roster, earlier(asked.place, report.tell))
+            cluster.begin(job, proposal, heads, directory.roster, earlier(asked.place, report.tell))
             write_json(directory.parties, [asdict(facts) for facts in known])
-            report.begun(job, done, gone)
+            report.begun(job, done, gone, heard)
             callbacks = [*directory.callbacks(job, cluster, config.run.checkpoint_every), report.round]
-            progress = train(job, cluster, callbacks, reached)
+            progress = train(job, cluster, callbacks, reached, asked_for)
         # What each party released in this run; of one that left, with the answer that did not arrive here.
         order, gone_from = ("party", "records", "events", "epsilon"), dict(progress.mail.absent.tolist())
-        paid = [{key: row[key] for key in order} for row in charges(job, gone_from)]
+        counted = charges(job, gone_from, last_rounds(directory.heads()))
+        paid = [{key: row[key] for key in order} for row in counted]
         finished = finish(
             directory,
             job,
@@ -116,13 +120,16 @@ def federate(config: Config, post: Post, asked: Asked, report: Report | None = N
         return finished.result
 
 
-def check_absent(job: Job, done: int, gone: Sequence[int], missing: Sequence[int]) -> None:
-    """Refuse to go on without the missing where the others cannot, before anybody is asked for a release."""
+def check_absent(job: Job, done: int, gone: Sequence[int], missing: Sequence[int], asked: int) -> None:
+    """Refuse to go on without the missing where the others cannot, before anybody is asked for a release.
+
+    `asked`: how many rounds the run may have asked for before it was interrupted.
+    """
     before = np.setdiff1d(job.public.ids, gone)
     here = np.setdiff1d(before, missing)
     check_departure(job.algorithm, job.public, here)
     if job.sums is not None and done < job.public.rounds:
-        check_without(job.algorithm, job.public, done, before, here)
+        check_without(job.algorithm, job.public, done, before, here, asked)
 
 
 def end(post: Post, place: Coordinator, directory: RunDir) -> int:

@@ -52,7 +52,7 @@ class Model:
     def __repr__(self) -> str:
         promise = "NOT PRIVATE"
         if self.epsilon is not None and self.delta is not None:
-            promise = f"epsilon = {printed(self.epsilon)} at delta = {self.delta:g}{self.condition}"
+            promise = f"epsilon = {printed(self.epsilon)} at delta = {printed(self.delta, '.6g')}{self.condition}"
         return f"<Model of {self.algorithm}: {len(self.weights)} weights, {promise}, {self.mode}>"
 
     @property

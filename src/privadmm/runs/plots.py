@@ -61,7 +61,7 @@ def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim 
     if not epsilons:
         return
     points = list(enumerate([0.0, *epsilons]))
-    panel = Panel(symbols(f"epsilon of a party (delta = {result['delta']:g})"), zero=True)
+    panel = Panel(symbols(f"epsilon of a party (delta = {printed(result['delta'], '.6g')})"), zero=True)
     panel.lines.append(
         Line(points, f"certified, {printed(epsilons[-1])} at the end, spent by each party", LIGHT.certified)
     )
@@ -90,5 +90,5 @@ def heading(result: Mapping[str, Any]) -> dict[str, str]:
     note = SIMULATED if result["mode"] == "simulation" else ""
     if not result["private"]:
         return {"title": f"{what}, NOT PRIVATE", "color": LIGHT.verdicts["poor"], "note": note}
-    promise = symbols(f"epsilon = {printed(result['epsilon'])}, delta = {result['delta']:g}")
+    promise = symbols(f"epsilon = {printed(result['epsilon'])}, delta = {printed(result['delta'], '.6g')}")
     return {"title": f"{what}, {promise}", "color": LIGHT.ink, "note": note}

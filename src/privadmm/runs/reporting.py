@@ -18,7 +18,7 @@ from privadmm.engine.loop import View
 from privadmm.errors import InterruptedRunError
 from privadmm.privacy.accounting import certified, totals
 from privadmm.privacy.events import Spent
-from privadmm.runs.charges import spent_until_it_left
+from privadmm.runs.charges import rounds_paid, spent_until_it_left
 
 UNDECIDED = "waits for its steward"
 KEPT = ("left", UNDECIDED, "refused", "locked", "failed")  # states of a party that no further answer changes
@@ -50,8 +50,11 @@ class Report(Protocol):
     def refused(self, states: Mapping[int, str]) -> None:
         """These nodes did not do what they were asked: each "refused", is "locked", or "failed"."""
 
-    def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None:
-        """The job goes on after this many rounds, without those that are gone, each since a round."""
+    def begun(self, job: Job, done: int, gone: Mapping[int, int], heard: Mapping[int, int]) -> None:
+        """The job goes on after this many rounds, without those that are gone, each since a round.
+
+        `heard`: the last round, by party, of which a receipt is kept.
+        """
 
     def round(self, view: View) -> None:
         """A round is done."""
@@ -70,7 +73,7 @@ class Silent:
 
     def refused(self, states: Mapping[int, str]) -> None: ...
 
-    def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None: ...
+    def begun(self, job: Job, done: int, gone: Mapping[int, int], heard: Mapping[int, int]) -> None: ...
 
     def round(self, view: View) -> None: ...
 
@@ -88,11 +91,13 @@ class Reporter:
     states: dict[int, str] = field(default_factory=dict)
     job: Job | None = None
     gone: dict[int, int] = field(default_factory=dict)
+    heard: dict[int, int] = field(default_factory=dict)  # by party, the last round with a receipt before this process
     done: int = 0
     stopping: bool = False
     began: tuple[int, float] = (0, 0.0)  # the round with which this process began, and when
     spent: dict[int, tuple[float | None, float | None]] = field(default_factory=dict)  # and left, by party
     _prices: dict[Spent, float | None] = field(default_factory=dict)
+    _first: tuple[int, list[Spent]] | None = None
 
     def __post_init__(self) -> None:
         self.states = dict.fromkeys(range(self.parties), "not there")
@@ -144,7 +149,8 @@ class Reporter:
     def decided(self) -> None:
         self.states |= {party: "answered" for party, state in self.states.items() if state == UNDECIDED}
 
-    def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None:
+    def begun(self, job: Job, done: int, gone: Mapping[int, int], heard: Mapping[int, int]) -> None:
+        self.heard = dict(heard)
         self.job, self.done, self.gone, self.began = job, done, dict(gone), (done, time.monotonic())
         self.decided()
         self.account()
@@ -206,17 +212,26 @@ class Reporter:
     def account(self) -> None:
         """What each party has spent of this job at most, and what is left then; None where no epsilon can be given.
 
-        The round under way counts: a party has paid for its answer before anybody hears of it.
+        The round under way counts: a party has paid for its answer before anybody hears of it. So do rounds that an
+        interrupted run had asked for since its checkpoint.
         """
         assert self.job is not None
         job = self.job
-        before = {tick: releases for tick, releases in job.plan.items() if tick[0] <= self.done}
-        for party, spent in enumerate(totals(before, job.public.parties)):
+        for party in range(job.public.parties):
             if party in self.gone:
-                self.spent[party] = self.price(spent_until_it_left(job, party, self.gone[party])), 0.0
+                self.spent[party] = self.price(spent_until_it_left(job, party, self.gone, self.heard)), 0.0
                 continue
-            paid, whole = self.price(spent), self.price(self.wholes[party])
+            paid = self.price(self.first_rounds(max(self.done + 1, rounds_paid(party, self.heard)))[party])
+            whole = self.price(self.wholes[party])
             self.spent[party] = paid, None if paid is None or whole is None else max(0.0, whole - paid)
+
+    def first_rounds(self, count: int) -> list[Spent]:
+        """What each party has spent after this many rounds of the plan."""
+        assert self.job is not None
+        if self._first is None or self._first[0] != count:
+            before = {tick: releases for tick, releases in self.job.plan.items() if tick[0] < count}
+            self._first = count, totals(before, self.job.public.parties)
+        return self._first[1]
 
     @cached_property
     def wholes(self) -> list[Spent]:

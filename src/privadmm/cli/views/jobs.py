@@ -18,7 +18,7 @@ CATCHES, GAMES = 1e-3, 400_000  # the delta and the games at which an audit catc
 def guarantee(r: dict[str, Any]) -> str:
     if not r["private"]:
         return "[bold red]NOT PRIVATE[/]"
-    return f"[bold green]epsilon = {printed(r['epsilon'])}[/], delta = {r['delta']:g}"
+    return f"[bold green]epsilon = {printed(r['epsilon'])}[/], delta = {printed(r['delta'], '.6g')}"
 
 
 def adversaries(views: dict[str, Any]) -> Facts:
@@ -27,7 +27,7 @@ def adversaries(views: dict[str, Any]) -> Facts:
     def learns(view: dict[str, float] | str) -> str:
         if isinstance(view, str):
             return view
-        at = f" at delta = {view['delta']:g}" if view["delta"] else ""
+        at = f" at delta = {printed(view['delta'], '.6g')}" if view["delta"] else ""
         return f"epsilon = {printed(view['epsilon'])}{at}"
 
     own, others = views["own_server"], views["others"]
@@ -44,13 +44,15 @@ def of_people(r: dict[str, Any]) -> Facts:
     """What a person loses over all parties that hold columns, and whether labels are protected."""
     person = labels = None
     if r.get("per_person") is not None:
-        total = f"epsilon = {printed(r['per_person'])} at delta = {r['delta']:g}"
+        total = f"epsilon = {printed(r['per_person'])} at delta = {printed(r['delta'], '.6g')}"
         person = f"{total}, over all parties together: a person has a row at each"
     if r["private"] and "label_holder" in r:
-        labels = screen.given("randomised once, epsilon = {:g}", r["label_holder"]["epsilon"]) or (
+        labels = (
             "[bold red]labels are not protected[/]: what the coordinator sends is derived from them; "
             "\\[privacy] label_epsilon would randomise them"
         )
+        if (own := r["label_holder"]["epsilon"]) is not None:
+            labels = f"randomised once, epsilon = {printed(own, '.6g')}"
     return [("per person", person), ("labels", labels)]
 
 
@@ -99,7 +101,9 @@ def account(r: dict[str, Any], budget: float | None) -> str:
     facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['rounds'], 'round')}")]
     if r["private"]:
         total = r["certified"]["epsilon"]
-        facts.append(("certified", f"[bold green]epsilon = {printed(total, '.4f')}[/] at delta = {r['delta']:g}"))
+        facts.append(
+            ("certified", f"[bold green]epsilon = {printed(total, '.4f')}[/] at delta = {printed(r['delta'], '.6g')}")
+        )
         if budget is not None and total > budget:
             facts.append(("budget", f"[bold red]epsilon = {budget:g}[/] for each party: this run would be refused"))
     else:
@@ -181,7 +185,7 @@ def noise(r: dict[str, Any]) -> Facts:
 def plan(r: dict[str, Any]) -> str:
     facts: Facts = [
         ("algorithm", f"{r['algorithm']}, {amount(r['rounds'], 'round')}"),
-        ("asked for", f"epsilon = {r['epsilon']:g} at delta = {r['delta']:g}, for each party"),
+        ("asked for", f"epsilon = {r['epsilon']:g} at delta = {printed(r['delta'], '.6g')}, for each party"),
         ("counted for", counted(r["parties"])),
     ]
     for label, cost, _ in screen.alike(r["parties"], "epsilon", "events"):
@@ -223,7 +227,7 @@ def audit(r: dict[str, Any]) -> str:
     proved = f"proves epsilon >= {r['epsilon_lower']:.4f} at {100 * r['confidence']:g} % confidence"
     facts: Facts = [
         ("algorithm", f"{r['algorithm']}, {r['trials']:,} games on each of two neighbouring data sets"),
-        ("certified", f"epsilon = {printed(r['epsilon_of_job'], '.4f')} at delta = {r['delta']:g}"),
+        ("certified", f"epsilon = {printed(r['epsilon_of_job'], '.4f')} at delta = {printed(r['delta'], '.6g')}"),
         *in_sums(r),
         ("attacked", f"a small instance, certified at {printed(r['epsilon_certified'], '.4f')}"),
         ("attack", f"{proved} ({100 * r['tightness']:.0f} % of the instance's certificate): {verdict}"),

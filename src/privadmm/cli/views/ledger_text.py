@@ -40,14 +40,14 @@ def row_of(change: Json) -> str:
 def as_text(ledger: Json) -> str:
     """The `overview` of a ledger for people."""
     policy, budget, failed = ledger["policy"], ledger["policy"]["budget"], ledger["locked"]
-    words = "epsilon = {epsilon:g} at delta = {delta:g} for each party"
+    labels, words = policy["label_epsilon"], "epsilon = {epsilon:g} at delta = {delta:g} for each party"
     facts: screen.Facts = [
         ("ledger", Path(ledger["file"])),
         ("party", None if ledger["name"] is None else told(ledger["name"])),
         ("mode", ledger["mode"]),
         ("budget", "none: nothing here is private" if budget is None else words.format(**budget)),
         ("adjacency", None if budget is None else ledger["adjacency"]),
-        ("labels", screen.given("randomised once for all jobs, epsilon = {:g}", policy["label_epsilon"])),
+        ("labels", labels and f"randomised once for all jobs, epsilon = {shown_cost(labels)}"),
         ("per job", screen.given("epsilon = {:g}", policy["per_job"])),
         ("algorithms", None if policy["algorithms"] is None else ", ".join(policy["algorithms"])),
         ("row bound", screen.given("{:g}", policy["row_bound"])),

@@ -314,12 +314,13 @@ def policy(view: Json) -> list[list[str]]:
     now = view["policy"]
     budget = now["budget"]
     labels, sums = now["label_epsilon"], [now["colluding"], now["fewest"]]
+    reported = "as they are" if labels is None else f"randomised, epsilon {printed(labels, '.6g')}"
     rows = [
         ["budget", "none" if budget is None else f"{budget['epsilon']:g} at delta {budget['delta']:g}", "for all jobs"],
         ["budget of one job", "as much as is left" if now["per_job"] is None else f"{now['per_job']:g}", ""],
         ["algorithms", ", ".join(now["algorithms"]) if now["algorithms"] else "any", "that a job may use"],
         ["row bound", "any" if now["row_bound"] is None else f"{now['row_bound']:g}", "to which records are clipped"],
-        ["labels", "as they are" if labels is None else f"randomised, epsilon {labels:g}", "before anybody reads them"],
+        ["labels", reported, "before anybody reads them"],
         ["secure sums", "colluding {}, fewest {}".format(*("by rule" if x is None else x for x in sums)), ""],
     ]
     for key, value in (now["limits"] or {}).items():

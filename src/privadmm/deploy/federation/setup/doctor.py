@@ -236,7 +236,7 @@ def ledger(party: Party, job: Path | None) -> str:
     if budget is None:
         return "without a budget: nothing here is private"
     spent = printed(epsilon(aside, budget.delta), ".6g")
-    said = f"epsilon = {spent} of {budget.epsilon:g} is spent or set aside, at delta = {budget.delta:g}"
+    said = f"epsilon = {spent} of {budget.epsilon:g} is spent or set aside, at delta = {printed(budget.delta, '.6g')}"
     if (apart := alone(aside)) is not None:
         said += f" ({printed(epsilon(apart, budget.delta), '.6g')} if, in secure sums, everybody else colluded)"
     if not enough:
@@ -266,7 +266,9 @@ def proposed(place: Coordinator) -> str:
     parties, job, labels = parties_of(config), expected(config), config.resolve(config.data.source)
     if job.public.columns and not labels.is_file():
         raise ConfigError(f"{labels}: no such file; the coordinator's labels are read there")
-    cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
+    cost = "NOT PRIVATE"
+    if job.epsilon is not None:
+        cost = f"epsilon = {printed(job.epsilon, '.6g')} at delta = {printed(job.delta or 0.0, '.6g')}"
     said = f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
     capped = less_than_asked(job.in_sums.get("secure_sum", {}))
     said = "; ".join(

@@ -338,11 +338,11 @@ def price(party: Party, facts: Facts) -> str:
     total, unit = facts["epsilon"], UNITS[party.policy.adjacency]
     if total is None or facts["delta"] is None:
         return "no epsilon can be given: NOTHING is protected by differential privacy"
-    odds = printed(math.exp(min(total, 700.0)), ".3g")
+    odds, delta = printed(math.exp(min(total, 700.0)), ".3g"), printed(facts["delta"], ".6g")
     return (
-        f"epsilon {printed(total)} at delta {facts['delta']:g} for {unit}: whoever sees all of it can become surer of "
+        f"epsilon {printed(total)} at delta {delta} for {unit}: whoever sees all of it can become surer of "
         f"any guess about that, and the odds change by a factor of {odds} at most, but for a chance of "
-        f"{facts['delta']:g}"
+        f"{delta}"
     )
 
 

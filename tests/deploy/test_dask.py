@@ -343,7 +343,7 @@ def test_two_sites_of_one_block_release_once(place: Place) -> None:
 
 @dataclass
 class Unruly:
-    """Sends every request twice, the one before it again, the next one too early, and a forged one."""
+    """An engine that sends each request twice, the previous again, the next too early, and a forged request."""
 
     engine: Any
     sent: list[tuple[tuple[int, int, Mail], bytes]] = field(default_factory=list)

@@ -45,7 +45,7 @@ def held(data: Shards | People) -> Shards | Columns:
 
 
 def labels_of(data: Shards | People) -> Floats | None:
-    """The labels at the coordinator, if it is the one who holds them."""
+    """The coordinator's labels, if it has any."""
     return data.y if isinstance(data, People) else None
 
 

@@ -236,7 +236,7 @@ class Deployed:
         return (self.logs / f"{name}.log").read_text()[-2000:]
 
     def child(self, name: str, which: str = "") -> int:
-        """The process that a supervisor keeps up; of several, the one in whose command a word is."""
+        """Id of a supervisor's child process; `which` is a word of its command, if there are several."""
         found = {}
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

@@ -55,7 +55,7 @@ def pay(path: Path, *rounds: int, job: str = ONE, read: Callable[[], None] = lam
 def released(
     path: Path, parties: Sequence[int], rounds: int, ratio: float = 3.0, adjacency: Adjacency = "person"
 ) -> None:
-    """A ledger of these parties, each of which released so many times; by default they hold columns."""
+    """Make a ledger of parties that each released so many times; by default they hold columns."""
     noise, policy = Gaussian(ratio), Policy(Budget(50.0, 1e-5), adjacency=adjacency)
     with closing(SqliteLedger(path, parties, policy, "deployment")) as ledger:
         ledger.reserve(ONE, dict.fromkeys(parties, ((noise, rounds),)))

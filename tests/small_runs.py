@@ -20,6 +20,7 @@ import pytest
 
 from privadmm.cli import main
 from privadmm.config.file import read
+from privadmm.privacy.events import Spent, load, merge
 from privadmm.privacy.ledger_file import unpack_charges
 from privadmm.runs.run import Finished, run
 
@@ -224,3 +225,13 @@ def charged(ledger: Path) -> int:
 
 def toml(path: Path) -> Tables:
     return tomllib.loads(path.read_text())
+
+
+def events(estimator: Any, party: int = 0) -> Spent:
+    """What a party released in the last fit, over all classes, read off the exported ledgers."""
+    spent: Spent = ()
+    for ledger in estimator.ledgers_:
+        for entry in ledger["parties"][party]["events"]:
+            count, event = entry["count"], {key: value for key, value in entry.items() if key != "count"}
+            spent = merge(spent, ((load(json.dumps(event)), count),))
+    return spent

@@ -113,7 +113,7 @@ def script(blocks: list[Block]) -> str:
 def run(
     blocks: list[Block], folder: Path, programs: Path = Path(sys.executable).parent
 ) -> subprocess.CompletedProcess[str]:
-    """Run them in this folder, with the privadmm of this interpreter or the one that is named."""
+    """Run the blocks' commands in this folder, with the privadmm in `programs`."""
     place = os.pathsep.join((str(programs), ENVIRONMENT["PATH"]))
     return subprocess.run(
         ["bash", "-c", script(blocks)],

@@ -39,11 +39,11 @@ from privadmm.optim.graphs import complete, from_networkx
 from privadmm.optim.losses import Debiased, Logistic
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import NoPrivacy
-from privadmm.privacy.events import DiscreteGaussian, Event, Spent, load, merge
+from privadmm.privacy.events import DiscreteGaussian, Event, Spent, merge
 from privadmm.runs.ending import about
 from privadmm.runs.model import NOT_PRIVATE
 from privadmm.runs.plots import spending
-from small_runs import Place, rows
+from small_runs import Place, events, rows
 
 X, Y = rows(n=120)
 DELTA = 1e-6
@@ -61,16 +61,6 @@ def private(**changes: Any) -> ADMMClassifier:
 
 def exact(**changes: Any) -> ADMMClassifier:
     return private(**{"algorithm": ADMMStar(rho=0.1), "epsilon": None, "rounds": 50, **changes})
-
-
-def events(estimator: Any, party: int = 0) -> Spent:
-    """What a party released in the last fit, over all classes, read off the exported ledgers."""
-    spent: Spent = ()
-    for ledger in estimator.ledgers_:
-        for entry in ledger["parties"][party]["events"]:
-            count, event = entry["count"], {key: value for key, value in entry.items() if key != "count"}
-            spent = merge(spent, ((load(json.dumps(event)), count),))
-    return spent
 
 
 def alone(**changes: Any) -> Spent:
@@ -502,11 +492,7 @@ def test_nothing_of_an_earlier_fit_stands_beside_a_later_one() -> None:
 
 
 def job_of(start: Any = None, privacy: Any = None, **changes: Any) -> Job:
-    estimator = private(warm_start=False, **changes)
-    return replace_start(estimator._job(np.array([40, 40, 40]), 3, 1, None), start, privacy)
-
-
-def replace_start(job: Job, start: Any, privacy: Any) -> Job:
+    (job,) = private(warm_start=False, **changes).fit(X, Y).jobs_
     public = replace(job.public, start=start, privacy=privacy or job.public.privacy)
     return Job(job.algorithm, public, job.allowance)
 

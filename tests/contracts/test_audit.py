@@ -50,7 +50,7 @@ SHARED = [(name, *crowd) for name in ("foc-sum", "dp_fedsgd-sum") for crowd in (
 
 
 def shared_game(name: str, parties: int, colluding: int) -> Game:
-    """A secure sum as the coordinator reads it who has been told the shares of those who collude."""
+    """A secure sum, read by a coordinator who knows the noise of the colluding parties."""
     case = CASES[name]
     assert isinstance(case.privacy, Target)
     target = replace(case.privacy, epsilon=2.0, delta=DELTA, sum=SecureSum(colluding))

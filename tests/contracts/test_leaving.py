@@ -45,7 +45,7 @@ def leaving(case: Case) -> Job:
 
 
 def until_it_left(job: Job) -> list[Spent]:
-    """What every party pays by the plan, up to the round before the one in which it left."""
+    """What the plan charges each party for the rounds before it left."""
     found = totals(job.plan, N)
     for party, first in LEAVE.items():
         before = {(t, phase): rows for (t, phase), rows in job.plan.items() if t < first}

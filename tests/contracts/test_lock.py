@@ -420,7 +420,8 @@ def test_an_interrupt_at_the_very_start_of_a_transaction_leaves_no_lock(tmp_path
         with ledger.turn():
             with ledger.transaction():
                 ledger.intend(tick, "in", {0: ()})
-            ledger._db.execute("BEGIN IMMEDIATE")
+            begun = ledger.transaction()
+            begun.__enter__()  # nobody ever leaves it
             ledger.withdraw(tick)
         with ledger.turn():
             assert ledger.failed is None

@@ -2,6 +2,8 @@
 
 import ast
 import math
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -141,20 +143,16 @@ def test_a_neighbour_that_was_proposed_another_job_makes_noise(other: Any) -> No
     assert isinstance(job.public.privacy, Target)
     changed = dict(epsilon=1.1) if other == "epsilon" else dict(sum=other)
     odd = replace(job, public=replace(job.public, privacy=replace(job.public.privacy, **changed)))
-    engine = blocks(job)
-    ledger = MemoryLedger([1], odd.policy)
-    worker = open_block(odd, shards().take(np.array([1])), Simulation(0), ledger)
+    engine, proposed = blocks(job), [job, odd, *[job] * (N - 2)]
+    engine.workers = [
+        open_block(each, shards().take(np.array([party])), Simulation(0), MemoryLedger([party], each.policy))
+        for party, each in enumerate(proposed)
+    ]
     # Keys are signed for the terms of a job; here even these are ignored, and the masks alone tell.
-    entries = [introduced(job, mine.ids, mine.ledger) for mine in engine.workers]
-    entries[1] = introduced(odd, worker.ids, ledger)
-    engine = blocks(job)
-    for number, mine in enumerate(engine.workers):
-        mine.ledger._secret = None
-        mine.ledger._kept.clear()
-        entries[number] = introduced(job, mine.ids, mine.ledger) if number != 1 else entries[1]
-    for mine in (*engine.workers[:1], worker, *engine.workers[2:]):
-        accept_roster(job, mine.ids, mine.ledger, Roster.of(entries).pack(), lambda entry, party: True)
-    engine.workers[1] = worker
+    told = zip(proposed, engine.workers, strict=True)
+    roster = Roster.of([introduced(each, worker.ids, worker.ledger) for each, worker in told]).pack()
+    for worker in engine.workers:
+        accept_roster(job, worker.ids, worker.ledger, roster, lambda entry, party: True)
     with pytest.raises(MessageError, match="add up to noise"):
         train(job, engine)
 
@@ -436,7 +434,8 @@ def test_a_ledger_that_was_put_back_releases_nothing_more(tmp_path: Path) -> Non
     ledgers = opened_ledgers(job, tmp_path)
     worker = open_block(job, shards().take(np.array([0])), Simulation(0), ledgers[0])
     copy = tmp_path / "copy.sqlite"
-    ledgers[0]._db.execute(f"VACUUM INTO '{copy}'")
+    with closing(sqlite3.connect(tmp_path / "0.sqlite")) as file:
+        file.execute(f"VACUUM INTO '{copy}'")
     anchor = (tmp_path / "0.sqlite-anchor").read_bytes()
     _, mail = job.algorithm.start(job.public)
     first = worker.step(0, 0, mail.only(worker.senders)).pack()

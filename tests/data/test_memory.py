@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ from privadmm.errors import StorageError
 from small_runs import CLEAR, DVP, ENVIRONMENT, PRIVATE, Place, no_plots, rows, with_changes, write_npz
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder on a disk: files in memory would count as memory."""
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made)
 
 
 @pytest.fixture

@@ -239,7 +239,7 @@ def test_a_folder_that_others_may_enter_is_not_used(made: Federated) -> None:
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_records_that_cannot_be_read_fail_as_without_a_cache(made: Federated, gone: bool) -> None:
-    """A file that is gone or became another is not covered up by what was kept of it."""
+    """A file that is gone or was replaced fails, whatever the cache holds of it."""
 
     def harm(party: int, letter: Letter) -> None:
         if (party, letter["kind"], letter.get("round")) == (0, "step", 3):

@@ -34,7 +34,7 @@ def connection(said: list[str]) -> Connection:
 
 
 class Requests:
-    """Flower's main loop and what carries its requests, of which some fail."""
+    """Flower's main loop and its carrier of requests, some of which fail."""
 
     def __init__(self, connection: Connection) -> None:
         @contextmanager

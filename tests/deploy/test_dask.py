@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -342,7 +343,7 @@ def test_two_sites_of_one_block_release_once(place: Place) -> None:
 
 @dataclass
 class Unruly:
-    """Sends every request twice, the one before it again, the next one too early, and a forged one."""
+    """An engine that sends each request twice, the previous again, the next too early, and a forged request."""
 
     engine: Any
     sent: list[tuple[tuple[int, int, Mail], bytes]] = field(default_factory=list)
@@ -360,9 +361,10 @@ class Unruly:
     def refused(self, why: str, round: int, phase: int, inbox: Mail) -> None:
         """Check that each block refuses, one after another: requests under way could overtake each other."""
         for block in self.engine.blocks:
-            asked = (round, phase, inbox.only(block.senders).pack())
+            alone = copy(self.engine)
+            alone.blocks = [block]
             with pytest.raises(RefusedError, match=why):
-                self.engine._ask("step", [asked], [block])
+                alone.step(round, phase, inbox)
 
 
 @pytest.mark.parametrize("kind", ["star", "graph", "secure sum"])
@@ -388,16 +390,15 @@ def test_requests_that_come_twice_too_early_too_late_and_forged(kind: str, clust
 
 def test_a_process_that_knows_no_such_block_has_lost_it(cluster: Deployed, place: Place) -> None:
     """A new process at the address of one that died is not the block; an error of the block itself is passed on."""
-    from privadmm.deploy.dask import DaskCluster, Lost
+    from privadmm.deploy.dask import GONE, DaskCluster, answered
 
     engine = DaskCluster(orders(order(place, dasked(STAR, cluster))))
     try:
         first, second = engine.blocks
         elsewhere = replace(first, address=second.address)
-        for block, method, raised in [(elsewhere, "paid", Lost), (first, "no such method", AttributeError)]:
-            (answer,) = engine._sent([(block, method, ())])
-            with pytest.raises(raised):
-                engine._wait(block, answer)
+        assert engine.client.sync(answered, engine.client, elsewhere, "paid", ()) == GONE
+        with pytest.raises(AttributeError):
+            engine.client.sync(answered, engine.client, first, "no such method", ())
     finally:
         engine.close()
 

@@ -2,7 +2,7 @@
 
 import pickle
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -172,17 +172,23 @@ def test_a_run_without_a_release_gives_its_keys_up(cluster: Deployed, place: Pla
     assert not place.out.exists()
 
 
-def test_another_roster_is_refused_and_the_same_changes_nothing(cluster: Deployed, place: Place) -> None:
-    made = orders(order(place, dasked(SGD, cluster)))
+def test_another_roster_is_refused_and_the_same_changes_nothing(
+    cluster: Deployed, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, of = orders(order(place, dasked(SGD, cluster))), Roster.of
+
+    def other(entries: Iterable[Entry]) -> Roster:
+        first, second = entries
+        assert [first.parties, second.parties] == [order.parties for order in made]
+        return of([first, replace(second, key=public_key(new_key()))])
+
     engine = dask.DaskCluster(made)
     try:
         engine.begin()
         engine.begin()
-        first, second = (Entry.unpack(entry) for entry in engine._ask("introduce"))
-        assert [first.parties, second.parties] == [one.parties for one in made]
-        other = Roster.of([first, replace(second, key=public_key(new_key()))])
+        monkeypatch.setattr(Roster, "of", other)
         with pytest.raises(RefusedError, match="the first one holds"):
-            engine._ask("accept", [(other.pack(),)] * 2)
+            engine.begin()
     finally:
         engine.close()
     assert rosters(place.path) == 1

@@ -44,7 +44,7 @@ def coordinator(made: Federated) -> Coordinator:
 
 
 def checked(place: Place, folder: Path) -> tuple[int, dict[str, dict[str, str]]]:
-    """Exit code, and the findings by what was checked."""
+    """Exit code, and the findings by the name of their check."""
     done: Outcome = place.call("federation", "check", folder, "--json")
     (findings,) = done.object["checked"].values()
     return done.code, {one["what"]: one for one in findings}

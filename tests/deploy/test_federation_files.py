@@ -59,7 +59,7 @@ def check(place: Place, folder: Path, *words: object) -> Outcome:
 
 
 def bad(place: Place, folder: Path, *words: object) -> dict[str, str]:
-    """The problems, by what was checked."""
+    """Problems by the name of their check."""
     done = check(place, folder, "--json", *words)
     found = {
         one["what"]: one["said"]

@@ -44,7 +44,7 @@ def made(place: Place) -> Iterator[Deployed]:
 
 
 def found(made: Deployed, folder: Path, shift: str | None = None) -> dict[str, dict[str, str]]:
-    """What `check` finds, by what was checked; with the clock shifted, if asked to."""
+    """Findings of `check` by the name of their check; with a shifted clock, if asked to."""
     clock = [] if shift is None else ["faketime", "-f", shift]
     words = [*clock, sys.executable, "-m", "privadmm", "federation", "check", str(folder), "--json"]
     done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE, check=False)

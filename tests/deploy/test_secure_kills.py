@@ -44,7 +44,7 @@ def mortals() -> Iterator[Mortals]:
 
 
 class Trial:
-    """The same federation again and again, and what a run of it is when nobody dies."""
+    """Makes one federation again and again; has the result of a run in which nobody dies."""
 
     def __init__(self, folder: Path, tables: Any, mortals: Mortals) -> None:
         self.folder, self.mortals, self.number = folder, mortals, 0

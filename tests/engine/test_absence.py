@@ -85,7 +85,7 @@ def test_the_duals_of_a_star_heal_within_a_round() -> None:
     blocks = cluster(job, shards(), Simulation(0))
 
     def look(view: Any) -> None:
-        # A party's dual is the one of the round before; line (3d) of its next update, by hand.
+        # Parties hold the dual of the round before; this is line (3d) of their next update, by hand.
         s = blocks.workers[0].state
         gamma = s.gamma - case.algorithm.rho * (s.w - view.progress.mail.broadcast)  # type: ignore[attr-defined]
         sums.append(float(np.abs(gamma.sum(axis=0)).max()))

@@ -209,7 +209,7 @@ def test_the_noises_own_uncertainty_is_that_of_other_noise(kind: str) -> None:
 
 
 def test_uncertainty_reads_no_record_and_costs_nothing() -> None:
-    """An estimator keeps no record, and a copy of it that never saw one has the same whiskers."""
+    """An estimator keeps no record: a copy that never saw any has the same whiskers."""
     account = Account(epsilon=3.0, delta=1e-6)
     model = fitted(ledger=account)
     spent = account.total()

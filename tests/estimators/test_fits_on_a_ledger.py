@@ -47,8 +47,7 @@ from privadmm.privacy.new_ledger import new_ledger
 from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.register import register
 from privadmm.privacy.sqlite_ledger import SqliteLedger
-from privadmm.runs.refits import Fit
-from small_runs import rows
+from small_runs import events, rows
 
 X, Y = rows(n=120)
 DECLARED = {"classes": (0, 1), "row_bound": 2.0, "random_state": 0, "parties": 3, "epsilon": 0.5}
@@ -259,16 +258,12 @@ def test_parties_that_release_in_other_ways_are_refused() -> None:
         least_noise([SharedGaussian(2.0, 1, 4), SharedGaussian(2.0, 2, 4)])
 
 
-def test_the_charge_is_what_the_fit_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_charge_is_what_the_fit_releases() -> None:
     """The plan's cost, charged before, against the ledgers of the jobs after."""
-    seen: list[Fit] = []
-    publish = ADMMClassifier._publish
-    monkeypatch.setattr(ADMMClassifier, "_publish", lambda self, fit, m: (seen.append(fit), publish(self, fit, m))[1])
     for changes in ({}, {"algorithm": None, "rounds": None}, {"secure_sum": True, "colluding": 1}):
         shared = account(total=10.0)
-        estimator(ledger=shared, classes=(0, 1, 2), **changes).fit(X, np.arange(120) % 3)
-        spent = [ledger.spent(0) for ledger in seen.pop().ledgers]
-        assert privadmm.account(shared).epsilon == together(spent, 1e-6)
+        model = estimator(ledger=shared, classes=(0, 1, 2), **changes).fit(X, np.arange(120) % 3)
+        assert privadmm.account(shared).epsilon == together([events(model)], 1e-6)
 
 
 def test_a_search_without_a_ledger_says_once_that_the_total_counts() -> None:
@@ -408,8 +403,8 @@ def test_totals_grow_with_every_fit() -> None:
 
 
 def test_the_charge_of_a_job_is_that_of_its_worst_party() -> None:
-    model = estimator(epsilon=0.5)._job(np.array([40, 40, 40]), 3, 1, None)
-    assert epsilon(for_a_person(model), 1e-6) == model.epsilon
+    (job,) = estimator(epsilon=0.5).fit(X, Y).jobs_
+    assert epsilon(for_a_person(job), 1e-6) == job.epsilon
 
 
 def test_an_account_in_memory_is_not_copied_by_a_fork() -> None:

@@ -393,9 +393,8 @@ def test_a_step_is_not_withdrawn_from_a_copy(path: Path) -> None:
     old = copied(path, "old")
     pay(path, 2)
     known = AnchorFile(path).path.read_bytes()
-    put_back(old, path)
-    with closing(SqliteLedger(path, [0], POLICY, "deployment", anchored=False)) as ledger:
-        ledger._anchored = True  # it was put back while this process had it open
+    with closing(opened(path)) as ledger, closing(sqlite3.connect(old)) as copy, closing(sqlite3.connect(path)) as file:
+        copy.backup(file)  # it is put back while this process has it open
         with pytest.raises(LockedError):
             ledger.withdraw(Tick(ONE, 2, 0))
     assert AnchorFile(path).path.read_bytes() == known

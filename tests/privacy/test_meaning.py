@@ -13,7 +13,7 @@ from small_runs import PRIVATE, RECORDS, SHARING, Place, Tables, with_changes
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 8.0])
 def test_odds_grow_by_the_factor_that_epsilon_says(epsilon: float) -> None:
-    """Randomised response attains it: of those who read "guilty" so many are right, if guilt was as likely as not."""
+    """Randomised response attains it: this share of "guilty" answers is right if half of the people are guilty."""
     told = math.exp(epsilon) / (1 + math.exp(epsilon))
     assert sure(epsilon) == pytest.approx(0.5 * told / (0.5 * told + 0.5 * (1 - told)))
 

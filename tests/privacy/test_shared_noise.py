@@ -57,7 +57,7 @@ def test_from_a_scale_of_one_on_tau_hardly_counts(n: int, s: float) -> None:
 
 
 def test_shares_of_those_who_collude_must_not_be_counted() -> None:
-    """The planted fault: the noise of ten parties, of which three subtract theirs."""
+    """The planted fault: noise of ten parties is counted, and three of them know and subtract theirs."""
     assert tightest(10, 1.0, tau(10, 1.0), noisy=7).ratio > 1.3
 
 

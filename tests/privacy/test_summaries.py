@@ -143,7 +143,7 @@ def test_a_job_without_its_summary_fails_closed(path: Path) -> None:
 
 
 def test_the_newest_summary_may_be_lost(path: Path) -> None:
-    """The rows after the one before it are then read again."""
+    """Rows since the summary before it are read again."""
     whole = counted(path)
     alter(path, "DELETE FROM summaries WHERE seq = 7")
     assert counted(path) == whole

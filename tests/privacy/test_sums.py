@@ -142,7 +142,7 @@ def test_the_room_of_a_sum_is_that_of_all_messages_together(bits: float) -> None
 
 
 def test_the_room_counts_the_noise_of_the_fewest() -> None:
-    """With fewer present shares are larger: 9 of 10, of whom 8 may collude, have three times the noise of the rest."""
+    """If 8 of the 9 present may collude, each of them adds the whole noise, and all together three times as much."""
     asked, row = SecureSum(8, 9), [SharedGaussian(1.0, 8, N)] * N
     large = Summands(np.full(N, 1.0), np.full(N, 1e-9))
     small = Summands(np.full(N, 1.0 * 2.0**-15.5), np.full(N, 1e-9))

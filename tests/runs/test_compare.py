@@ -65,7 +65,7 @@ def test_people_see_a_table_and_a_figure(place: Place, configs: list[Path]) -> N
 
 
 def test_the_files_budget_holds_unless_another_is_given(place: Place, configs: list[Path]) -> None:
-    """Accuracies at another budget than the files' would be taken for theirs."""
+    """Accuracies at another budget would be taken for the files' own."""
     budget = {"epsilon": 0.2, "delta": 1e-4}
     small = [place.config(PRIVATE, "dp.toml", privacy=budget), place.config(CLEAR, "clear.toml")]
     said = place.call("compare", *small, "--seeds", 1, "--certified-only", "--json")

@@ -86,7 +86,7 @@ def test_a_fit_with_so_small_an_epsilon_warns_too(epsilon: float) -> None:
 
 
 def test_a_method_that_runs_away_where_rows_share_a_direction_warns(place: Place) -> None:
-    """With hardly any noise; on three columns in bins of which one is frequent."""
+    """With hardly any noise; on three columns in bins, one of them frequent."""
     d, n = 30, 3000
     rng = np.random.default_rng(0)
     often = np.array([0.73, *[0.03] * 9])

@@ -520,7 +520,7 @@ def test_commands_can_be_pasted_whatever_a_file_is_called(tmp_path: Path) -> Non
 
 
 def test_a_backup_beside_its_ledger_is_counted_once(tmp_path: Path) -> None:
-    """Also one of which the ledger was lost since; one that was used again is another history and counts."""
+    """Also a run whose ledger was lost; a ledger that was used again has another history, and counts."""
     path = tmp_path / "party.sqlite"
     begin(path, rounds=5)
     pay(path, 0)

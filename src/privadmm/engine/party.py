@@ -24,7 +24,8 @@ from privadmm.privacy import ridge_sensitivity
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.release import Door, Released
 
-WIDTH = 32  # the most replicas that are solved together: with more, a matrix product is hardly faster
+WIDTH = 128  # the most replicas that are solved together: with more, a matrix product is hardly faster
+ROOM = 32 * CELLS  # numbers in the scores or in the Hessians of replicas that are solved together
 PATIENCE = 1e4  # up to this condition a simulation without limits, too, uses the solver that cannot fail
 
 
@@ -92,8 +93,9 @@ class Local:
             if self.certain or planned.condition <= PATIENCE:
                 reach = planned.reach[:, 0]
         flat = [np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)]
-        # Replicas are right-hand sides of one pass over the records, as many as fit into the processor's cache.
-        most, solved = max(1, CELLS // max(1, shards.cells), min(WIDTH, WIDTH * CELLS // shards.size)), []
+        # Replicas are right-hand sides of one pass over the records, as many as there is room for.
+        room = max(shards.size, self.hessians)
+        most, solved = max(1, CELLS // max(1, shards.cells), min(WIDTH, ROOM // room)), []
         for first in range(0, len(flat[0]), most):
             group = [part[first : first + most] for part in flat]
             n, cache = len(group[0]), self.cache.branch(first) if self.roomy else None
@@ -106,8 +108,14 @@ class Local:
     @property
     def roomy(self) -> bool:
         """Whether there is memory for the matrices that solves keep, which may be as large as a party's records."""
-        store, order = self.shards.store, np.minimum(self.shards.sizes, self.shards.dim)
-        return store.limit is None or store.held + 16 * int((order * order).sum()) <= store.limit
+        store = self.shards.store
+        return store.limit is None or store.held + 16 * self.hessians <= store.limit
+
+    @cached_property
+    def hessians(self) -> int:
+        """How many numbers are in one Hessian of each party, in the smaller of its two forms."""
+        order = np.minimum(self.shards.sizes, self.shards.dim)
+        return int((order * order).sum())
 
     def take(self, at: Ints) -> "Local":
         """The parties at these positions as a block of their own, with an empty cache."""

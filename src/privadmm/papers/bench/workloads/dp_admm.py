@@ -12,8 +12,8 @@ from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train, weights
-from privadmm.engine.party import Local
-from privadmm.optim.losses import Logistic
+from privadmm.engine.party import Local, rounding
+from privadmm.optim.losses import Logistic, Loss
 from privadmm.papers.bench.workload import Agreement, Floor, Goal, Line, Part, Ready, Reference, workload
 from privadmm.papers.bench.workloads import problems
 from privadmm.papers.bench.workloads.problems import relative, same_noise
@@ -111,6 +111,28 @@ class Plain:
         return np.asarray(w[0])
 
 
+def needed(
+    shards: Shards, loss: Loss, times: float, lead: tuple[int, ...] = (), noise: Simulation | None = None
+) -> tuple[Part, ...]:
+    """What a round needs: gradients, noise, the digest, and the plain arithmetic of (3a) to (3d), all (*lead, P, d).
+
+    The noise covers the rounding of three such terms, and so depends on how long they are, in its last bits.
+    """
+    stacks = cache(lambda: np.ones((4, *lead, len(shards.ids), shards.dim)))  # our side does not pay for its memory
+
+    def arithmetic() -> Floats:
+        (own, gamma, slope, drawn), w = stacks(), np.ones(shards.dim)
+        gamma = gamma - RHO * (own - w)
+        released = (gamma + RHO * w + 0.5 * own - slope) / (RHO + 0.5) + drawn
+        return np.asarray(np.mean(released - gamma / RHO, axis=-2))
+
+    return (
+        *problems.first_order(shards, loss, times, lead, noise),
+        Part("(3a) to (3d)", arithmetic, times),
+        Part("the rounding of its terms", lambda: rounding(*stacks()[:3]), times),
+    )
+
+
 def ratio(this: Job) -> float:
     """The noise multiplier z that calibration chose, which the reference is given."""
     algorithm = this.algorithm
@@ -149,8 +171,8 @@ def many(quick: bool) -> Ready:
     floor = Floor(
         rounds * problems.size(shards), rounds * 4.0 * shards.cells, float(rounds * len(shards.ids) * shards.dim)
     )
-    needed = problems.first_order(shards, this.public.loss, 1.0)
-    return Ready(lambda: trained(this, shards), sides, floor, rounds, problems.size(shards), not quick, needed=needed)
+    parts = needed(shards, this.public.loss, 1.0)
+    return Ready(lambda: trained(this, shards), sides, floor, rounds, problems.size(shards), not quick, needed=parts)
 
 
 @workload(
@@ -195,7 +217,7 @@ def sweep(quick: bool) -> Ready:
         count,
         problems.size(shards),
         not quick,
-        needed=problems.first_order(shards, Logistic(), rounds / count, (count,)),
+        needed=needed(shards, Logistic(), rounds / count, (count,)),
     )
 
 
@@ -236,17 +258,17 @@ def reproduced(quick: bool) -> Ready:
     passes = count * rounds
     floor = Floor(passes * problems.size(shards), passes * 4.0 * shards.cells, float(passes * 100 * shards.dim))
     side = {"loop": Reference(loop, check, 1 / count)}
-    return Ready(ours, side, floor, count, full=not quick, needed=parts(cases, rounds))
+    return Ready(ours, side, floor, count, full=not quick, needed=measured(cases, rounds))
 
 
-def parts(cases: list[runs.Case], rounds: int) -> tuple[Part, ...]:
+def measured(cases: list[runs.Case], rounds: int) -> tuple[Part, ...]:
     """What one of these runs needs, of what they need together: passes over their records, noise and measurements."""
     records = runs.draw(0)
     first, times = runs.job(cases[0], rounds, 0), rounds / len(cases)
     many, shards, noise = abreast([runs.job(case, rounds, 0) for case in cases], records.train, 0)
     local, w = Local(first.public, records.train), np.zeros((len(cases), runs.PROVIDERS, shards.dim))
     return (
-        *problems.first_order(shards, many.public.loss, times, noise=noise),
+        *needed(shards, many.public.loss, times, noise=noise),
         Part(
             "measurements",
             lambda: (shares(local, w), shares(local, w), accuracies(records.test, w[:, 0])),

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,26 @@ from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.data.arrays import Floats
+from privadmm.data.moments_map import Map, moments
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import View
 from privadmm.engine.party import Local
 from privadmm.engine.phases import features
-from privadmm.papers.bench.workload import Agreement, Floor, Goal, Line, Ready, Reference, Workload, below, workload
+from privadmm.optim.losses import HalfLogistic
+from privadmm.papers.bench.workload import (
+    Agreement,
+    Floor,
+    Goal,
+    Line,
+    Part,
+    Ready,
+    Reference,
+    Workload,
+    below,
+    workload,
+)
 from privadmm.papers.bench.workloads import problems
 from privadmm.papers.bench.workloads.commands import example, no_example
 from privadmm.papers.framework.optimum import optimum
@@ -287,4 +300,20 @@ def private(quick: bool) -> Ready:
     def check(mine: Floats, theirs: Floats) -> Agreement:
         return Agreement(float(np.abs(mine - theirs)[0]), 0.03)
 
-    return Ready(ours, {"lbfgs": Reference(lbfgs, check)}, data=problems.size(shards))
+    @cache
+    def mapped() -> tuple[Map, Shards]:
+        job = build.job(config, shards.sizes, shards.dim)
+        seen_through = features(train(job, cluster(job, shards, Simulation(0))).memory)
+        assert seen_through is not None
+        return seen_through, shards.mapped([seen_through] * len(shards.ids), shards.dim + 1)
+
+    def gradients() -> Floats:
+        seen = mapped()[1]
+        return seen.slope(np.zeros((len(seen.ids), seen.dim)), HalfLogistic().deriv)
+
+    needed = (
+        Part("moments", lambda: moments(shards, nonnegative=True)),
+        Part("records through their map", lambda: shards.mapped([mapped()[0]] * len(shards.ids), shards.dim + 1)),
+        Part("gradients", gradients, config.algorithm.rounds - 1),
+    )
+    return Ready(ours, {"lbfgs": Reference(lbfgs, check)}, data=problems.size(shards), needed=needed)

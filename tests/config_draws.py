@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from privadmm.algorithms import ALGORITHMS
 from privadmm.config.file import SECTIONS
-from privadmm.params import HUGE, TINY, Checked, Choice, ListOf, Scalar, fields_of
+from privadmm.params import HUGE, TINY, Checked, Choice, ListOf, OneOf, Scalar, fields_of
 from small_runs import PARTIES, PRIVATE, TRAINED, Tables, write_npz
 
 ROWS, COLUMNS = 24, 4
@@ -43,6 +43,8 @@ def value_of(draw: Any, kind: Any, wild: bool, lengths: tuple[int, ...]) -> Any:
     inner = kind.kind if isinstance(kind, Checked) else kind
     if isinstance(inner, Choice):
         return draw(st.sampled_from(inner.values))
+    if isinstance(inner, OneOf):
+        return value_of(draw, draw(st.sampled_from(inner.kinds)), wild, lengths)
     if isinstance(inner, ListOf):
         length = draw(st.sampled_from(lengths)) if inner.length is None else inner.length
         return [value_of(draw, inner.item, wild and at == 0, lengths) for at in range(length)]

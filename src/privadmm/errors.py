@@ -18,7 +18,12 @@ def visible(text: object, kept: str = "") -> str:
     told = str(text)
     if told.isprintable():
         return told
-    return "".join(sign if sign.isprintable() or sign in kept else f"\\u{ord(sign):04x}" for sign in told)
+    return "".join(sign if sign.isprintable() or sign in kept else spelt_out(sign) for sign in told)
+
+
+def spelt_out(sign: str) -> str:
+    """A character as TOML writes it by its number, also one of more than four digits."""
+    return f"\\u{ord(sign):04x}" if ord(sign) < 1 << 16 else f"\\U{ord(sign):08x}"
 
 
 class PrivadmmError(Exception):

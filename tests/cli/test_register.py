@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ledgers import NOISE, ONE, TWO, opened, pay
+from privadmm.cli.views.ledger_text import figures
 from privadmm.errors import DataError, RefusedError
 from privadmm.privacy.accounting import rounded_down
 from privadmm.privacy.ledger import Asked
@@ -76,6 +77,15 @@ def test_show_says_budget_spent_set_aside_and_left(place: Place, tmp_path: Path)
     assert "jobs must tolerate that a third of their parties collude; a sum has at least nine tenths" in said
     (finished,) = [line for line in text.splitlines() if "finished" in line]
     assert "set aside" not in finished
+
+
+@pytest.mark.parametrize(("left", "following", "told"), [(9e-10, 2e-5, False), (0.5, 0.9, True), (0.5, 0.1, False)])
+def test_a_further_job_is_spoken_of_where_it_may_ask_for_more_than_is_left(
+    left: float, following: float, told: bool
+) -> None:
+    party = {"releases": 3, "epsilon_budget": 1.0, "epsilon_spent": 1.0 - left, "epsilon_set_aside": 0.0}
+    said = figures(party | {"epsilon_left": left, "epsilon_next": following})
+    assert ("a further job" in said) == told
 
 
 def test_show_of_a_spent_budget_says_that_nothing_is_left(place: Place) -> None:

@@ -140,7 +140,7 @@ TYPED: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
     "too few games": (["audit", "c.toml", "--trials", "5"], 2, ("--trials", ">=1000")),
     "no such run": (["predict", "gone", "p.csv"], 1, ("gone", "run directory")),
     "a run that is none": (["predict", "folder", "p.csv"], 1, ("folder", "no finished run")),
-    "a model that is none": (["predict", "p.csv", "p.csv"], 1, ("p.csv", "not a model")),
+    "a model that is none": (["predict", "p.csv", "p.csv"], 1, ("p.csv", "not a model", "run directory")),
     "no such ledger": (["ledger", "show", "gone.sqlite"], 1, ("gone.sqlite", "no ledger")),
     "a table as a ledger": (["ledger", "show", "p.csv"], 1, ("p.csv", "not a database", "another file")),
     "no run to report": (["report", "gone"], 2, ("gone", "run's directory")),

@@ -122,4 +122,4 @@ def test_a_fault_is_found(drawn_folder: Path, monkeypatch: pytest.MonkeyPatch) -
     for home in (admm_star, pvp, star):
         monkeypatch.setattr(home, "average", fragile)
     with pytest.raises(KeyError):
-        search(drawn_folder, 200, plots=False, phases=(Phase.generate,))
+        search(drawn_folder, 2000, plots=False, phases=(Phase.generate,))

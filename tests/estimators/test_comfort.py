@@ -349,6 +349,20 @@ def test_a_regression_that_is_worse_than_a_constant_warns() -> None:
         ADMMRegressor(**declared, epsilon=None, delta=None, algorithm="admm_star", rounds=50).fit(A, target)
 
 
+def test_a_label_bound_that_cuts_many_labels_warns_and_is_not_to_be_made_smaller() -> None:
+    def told(bound: float) -> str:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            model = ADMMRegressor(label_bound=bound, row_bound=2.0, random_state=0, parties=3)
+            model.fit(X, np.linspace(-1.0, 1.0, len(X)))
+        return " ".join(str(one.message) for one in found)
+
+    assert "95 % of the labels lie beyond label_bound" in told(0.05)
+    assert "a larger label_bound (" in told(0.05)
+    assert "smaller label_bound" not in told(0.05)
+    assert "of the labels lie" not in told(1.0)
+
+
 def test_no_message_is_an_attribute_error() -> None:
     """Whatever is typed for a parameter, the error is one of the library's."""
     for name in estimator().get_params():

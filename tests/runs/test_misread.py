@@ -71,6 +71,28 @@ def test_a_worker_of_a_simulation_counts_nothing(patients: Place) -> None:
     assert build.prepare(read(config(patients)), only=[0]).misread == Misread(60)
 
 
+def numbers(place: Place, bound: float) -> Path:
+    """A config for a number from -9 to 10, of which 15 % are beyond 8 and 45 % beyond 5."""
+    lines = [f"{(k % 10) / 10},{k % 20 - 9}" for k in range(60)]
+    (place.path / "n.csv").write_text("\n".join(["x,y", *lines]) + "\n")
+    loss = {"name": "squared", "label_bound": bound, "radius": bound}
+    data = {"source": "n.csv", "label": "y", "schema": {"x": [0, 1]}, "classes": None}
+    return config(place, data=data, loss=loss)
+
+
+def test_labels_beyond_their_bound_are_counted_and_many_warn(patients: Place) -> None:
+    few = " ".join(patients.train(numbers(patients, 8.0), out=patients.path / "few").out.split())
+    assert "y: 9 of 60 cells beyond label_bound" in few
+    assert "% of the labels lie" not in few
+    many = " ".join(patients.train(numbers(patients, 5.0), out=patients.path / "many").out.split())
+    assert "45 % of the labels lie beyond label_bound" in many
+    assert "smaller label_bound" not in many
+    whole = " ".join(patients.train(numbers(patients, 10.0), out=patients.path / "whole").out.split())
+    assert "label_bound" not in whole.replace("smaller label_bound", "")
+    chosen = read(numbers(patients, 5.0))
+    assert build.prepare(replace(chosen, run=replace(chosen.run, mode="deployment", seed=None))).misread == Misread(60)
+
+
 def test_rows_that_nearly_all_get_clipped_warn(patients: Place) -> None:
     said = patients.train(config(patients, data={**DATA, "row_bound": 0.1}))
     assert result(patients.out)["misread"]["rows_clipped"] > 54

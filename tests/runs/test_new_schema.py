@@ -314,6 +314,14 @@ def test_any_words_survive_the_file(columns: dict[str, list[str]]) -> None:
     assert again.columns == schema.columns
 
 
+@pytest.mark.parametrize("word", ["prod\u202euct", "cl\u200berk", "a\xa0b", "\x1b[31mred", "x\U000e0041", "\x7f"])
+def test_what_hides_is_spelt_out_where_people_read_it_through(word: str) -> None:
+    assert text(word).isprintable()
+    assert key(word).isprintable()
+    assert tomllib.loads(f"{key(word)} = {text(word)}") == {word: word}
+    assert text("Ärztin, 病棟") == '"Ärztin, 病棟"'
+
+
 def test_comments_and_keys_are_safe() -> None:
     assert comments(["a\nb = 1"]) == ["# a\\u000ab = 1"]
     assert (key("a-b_1"), key("a b"), key("ä")) == ("a-b_1", '"a b"', '"ä"')

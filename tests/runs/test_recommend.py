@@ -429,6 +429,7 @@ def test_a_regression_is_not_covered_and_told_so(command: str, place: Place) -> 
     said = place.call(command, config, "--json")
     assert said.code == 2
     assert "do not cover regression" in said.object["message"]
+    assert "`privadmm account`" in said.object["message"]
     shown = place.call("account", config, "--json").object
     assert "expected" not in shown
     assert "regression" in shown["not_expected"]

@@ -7,6 +7,7 @@ from typing import Any
 from privadmm.config.file import Config
 from privadmm.data import adult
 from privadmm.data.frame import Frame
+from privadmm.data.misread import with_labels
 from privadmm.data.readers import Records, feature_names, read
 from privadmm.data.schema import Schema
 from privadmm.data.storage import PIECE, Store
@@ -57,7 +58,7 @@ def names(config: Config) -> tuple[str, ...] | None:
 
 
 def read_file(config: Config, path: Path, counted: bool = False) -> Records:
-    """Read a file as [data] declares it; `counted`: also count the cells that are misread."""
+    """Read a file as [data] declares it; `counted`: also count cells and labels that are misread."""
     table, declared = config.data, schema(config)
     loaded = read(
         path,
@@ -71,6 +72,9 @@ def read_file(config: Config, path: Path, counted: bool = False) -> Records:
         counted=counted,
         store=Store(None if config.run.limit is None else min(config.run.limit, 8 * PIECE)),  # until they are packed
     )
+    if counted:
+        beyond = with_labels(loaded.unread, table.label or "y", loaded.y, config.loss.label_bound)
+        loaded = replace(loaded, unread=beyond)
     if not stored_sparse(config, declared):
         return loaded
     from scipy.sparse import csr_array

@@ -21,7 +21,9 @@ AMISS = {
     "no_date": "with no date in the declared format, read as the low end of the range",
     "default": "without a value, read as the declared default",
     "indicated": "without a value, marked as missing",
+    "label": "beyond label_bound, clipped to it",
 }
+MANY = 0.25  # the share of clipped labels above which there is a warning
 NEARLY_ALL = 0.9  # the share of clipped rows above which there is a warning
 HARDLY_CLIPPED = 1 + 1e-9  # a row counts as clipped if it is longer than this times the bound: less is rounding
 
@@ -33,6 +35,12 @@ def amiss(unread: Unread, rows: int) -> list[str]:
         for name, kinds in unread.items()
         for kind, count in kinds.items()
     ]
+
+
+def with_labels(unread: Unread, name: str, y: Any, bound: float | None) -> Unread:
+    """Add how many labels lie beyond the declared bound, if there is one."""
+    beyond = 0 if bound is None else int(np.count_nonzero(np.abs(y) > bound))
+    return {**unread, name: {"label": beyond}} if beyond else unread
 
 
 @dataclass(frozen=True)
@@ -83,4 +91,15 @@ def clipped_warning(count: int, rows: int, bound: float) -> str | None:
         f"{100 * count / rows:.0f} % of the rows are longer than row_bound = {bound:g} and are clipped to it, so that "
         "only their direction is left: declare a larger row_bound, or bring columns to a common scale by declared "
         "ranges first (a simulation may look; a deployment would not tell)"
+    )
+
+
+def labels_warning(count: int, rows: int) -> str | None:
+    """The warning that many labels are clipped; None if few are."""
+    if count <= MANY * rows:
+        return None
+    return (
+        f"{100 * count / rows:.0f} % of the labels lie beyond label_bound and are clipped to it, and predictions with "
+        "them: declare a larger label_bound, or a label whose public middle is 0 (a simulation may look; a deployment "
+        "would not tell)"
     )

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from privadmm.data.arrays import Floats
+from privadmm.data.misread import labels_warning
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, DataError, FitWarning
 from privadmm.estimators.account import Account
@@ -77,10 +78,13 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         return self
 
     def _warn_worse(self, X: Any, y: Floats) -> None:
-        """Warn where the noise makes predictions worse than a constant, which a simulation may see."""
+        """Warn of what a simulation may see: many clipped labels, and predictions that are worse than a constant."""
         figures = evaluated_numbers(self.models_[0].scores(X), y, "the rows that were fitted")
-        if (problem := worse_than_constant(figures, self.secure_sum, chosen(self.jobs_[0].algorithm))) is not None:
-            warnings.warn(problem, FitWarning, stacklevel=3)
+        many = labels_warning(int(np.count_nonzero(np.abs(y) > self.label_bound)), len(y))
+        worse = worse_than_constant(figures, self.secure_sum, chosen(self.jobs_[0].algorithm), many is not None)
+        for problem in (many, worse):
+            if problem is not None:
+                warnings.warn(problem, FitWarning, stacklevel=3)
 
     def _invented(self, X: Floats, rng: np.random.Generator) -> Floats:
         """A target for each of these rows, from the released model."""

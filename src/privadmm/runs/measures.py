@@ -137,12 +137,12 @@ def evaluated_numbers(
     return {"on": which, **figures(slice(None)), "parties": by_party}
 
 
-def worse_than_constant(figures: Mapping[str, Any], summed: bool, chosen: bool) -> str | None:
+def worse_than_constant(figures: Mapping[str, Any], summed: bool, chosen: bool, clipped: bool) -> str | None:
     """Warn if a regression is worse on measured records than the constant that fits best, or hardly better.
 
     "Hardly better" matters too: at a tiny epsilon a method may hardly take a step, so it learns nothing and shows no
     noise either. `summed` tells whether messages are summed securely already, `chosen` whether its steps were set for
-    numbers.
+    numbers, `clipped` whether label_bound is too small for many labels.
     """
     if "rmse" not in figures or figures["rmse"] <= math.sqrt(1 - HARDLY) * figures["rmse_constant"]:
         return None
@@ -151,8 +151,8 @@ def worse_than_constant(figures: Mapping[str, Any], summed: bool, chosen: bool) 
         f"predictions are {how} a constant on {figures['on']} (RMSE {figures['rmse']:.3g}, and their mean has "
         f"{figures['rmse_constant']:.3g}): noise, or too few rounds, hide what the data say. "
         f"{'Use' if chosen else f'Try algorithm {FOR_NUMBERS}, or use'} more rows, a larger "
-        f"epsilon, {'' if summed else 'secure sums, '}or a smaller label_bound if labels allow (a simulation may look; "
-        "a deployment would not tell)"
+        f"epsilon, {'' if summed else 'secure sums, '}or a {'larger' if clipped else 'smaller'} label_bound"
+        f"{'' if clipped else ' if labels allow'} (a simulation may look; a deployment would not tell)"
     )
 
 

@@ -147,6 +147,10 @@ class Model:
             return of_facts(json.loads(path.read_text(encoding="utf-8")))
         except (DataError, ConfigError) as error:
             raise DataError(f"{path}: not a model that privadmm saved: {error}") from None
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"{path}: not a model that privadmm saved (no JSON); give the run directory that a training wrote"
+            ) from error
         except (OSError, ArithmeticError, LookupError, AttributeError, RuntimeError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a model that privadmm saved ({type(error).__name__})") from error
 

@@ -394,5 +394,5 @@ def key(name: str) -> str:
 
 
 def text(value: str) -> str:
-    """A TOML string: as in JSON, except for one character (and surrogates, which no file holds)."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A TOML string: as in JSON (no file holds surrogates), with what hides spelt out: people read it through."""
+    return visible(json.dumps(value, ensure_ascii=False))

@@ -261,7 +261,7 @@ def facts(config: Config, epsilon: float | None = None, delta: float | None = No
     if config.loss.name == "squared":
         raise ConfigError(
             f"{config.path}: recommendations and their estimate are for two classes and do not cover regression "
-            '([loss] name = "squared"); compare the run with a constant on public data instead'
+            '([loss] name = "squared"); `privadmm account` says whether such a run can beat a constant'
         )
     sizes = counted(config)
     parties = config.parties.known if sizes is None else len(sizes)

@@ -143,7 +143,7 @@ def figures(party: Json) -> str:
         return f"{releases}, epsilon {shown_cost(party['epsilon_spent'])}"
     aside, left, following = party["epsilon_set_aside"], party["epsilon_left"], party["epsilon_next"]
     more = ""
-    if following > left:
+    if following > left and rounded_down(following) != rounded_down(left):  # both may be 0, but for rounding
         most = f"a further job with Gaussian noise may ask for up to {rounded_down(following)}"
         more = f"; {most}, since releases add up like squares"
     return (

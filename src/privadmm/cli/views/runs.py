@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from privadmm.cli.views import screen
 from privadmm.cli.views.jobs import adversaries, guarantee, in_sums, of_people
 from privadmm.cli.views.screen import Facts, escape, percent
-from privadmm.data.misread import amiss, clipped_warning
+from privadmm.data.misread import amiss, clipped_warning, labels_warning
 from privadmm.privacy.accounting import printed, rounded_down
 from privadmm.runs.measures import worse_than_constant
 from privadmm.runs.metrics import amount
@@ -30,7 +30,8 @@ def run(done: "Finished") -> str:
     facts.append(("privacy", certified if r["private"] else screen.alarm(NOT_PRIVATE)))
     if r["mode"] == "simulation":
         facts += [("mode", SIMULATED), *measured(r), *misread(r, done.model.frame)]
-        worse = worse_than_constant(r.get("evaluation") or {}, "secure_sum" in r, done.chosen)
+        clipped = labels_warning(labels_clipped(r), (r.get("misread") or {"rows": 0})["rows"]) is not None
+        worse = worse_than_constant(r.get("evaluation") or {}, "secure_sum" in r, done.chosen, clipped)
         facts.append(("warning", screen.alarm(worse if r["private"] else None)))
     else:
         paid = " but by the charged evaluation" if "private_evaluation" in r else ""
@@ -114,7 +115,13 @@ def misread(r: dict[str, Any], frame: "Frame") -> Facts:
         return []
     lines: Facts = [("read", escape(line)) for line in amiss(counts["cells"], counts["rows"])]
     too_long = clipped_warning(counts["rows_clipped"] or 0, counts["rows"], frame.row_bound)
-    return [*lines, ("warning", None if too_long is None else screen.alarm(too_long))]
+    many = labels_warning(labels_clipped(r), counts["rows"])
+    return [*lines, ("warning", screen.alarm(too_long)), ("warning", screen.alarm(many))]
+
+
+def labels_clipped(r: dict[str, Any]) -> int:
+    """How many numbers to predict lie beyond the declared bound; 0 if that was not counted."""
+    return sum(kinds.get("label", 0) for kinds in (r.get("misread") or {"cells": {}})["cells"].values())
 
 
 def absent(r: dict[str, Any]) -> Facts:

@@ -122,7 +122,7 @@ def need_simulation(public: Public, what: str) -> None:
 
 
 def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
-    """Plan one Gaussian release a round, from the target, or with these ratios (one a party, or for all) at level 1."""
+    """Plan one Gaussian release a round. `ratios`, for all or one a party, hold at level 1; None: fit the target."""
     target = public.privacy
     if isinstance(target, NoPrivacy):
         return {(t, 0): (public.everyone(target.event),) for t in range(public.rounds)}

@@ -140,7 +140,7 @@ def shape(job: Job) -> dict[str, Any]:
 
 
 def summed(job: Job, peers: str | None) -> dict[str, Any]:
-    """Fields of a result about secure sums; empty without them. Without `peers`, one process simulates keys."""
+    """Fields of a result about secure sums; empty without them. `peers` is None if one process simulates the keys."""
     return {name: {**facts, "roster": peers or "simulated"} for name, facts in job.in_sums.items()}
 
 

@@ -189,7 +189,7 @@ def of_facts(facts: Any) -> Model:
 
 
 def table_of_numbers(X: Any) -> Floats:
-    """Make an array of rows that were given as lists."""
+    """Make an array of rows of numbers; refuse any other rows."""
     try:
         return np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
